@@ -38,6 +38,17 @@ PRESETS = (
     "taproot", "seedling", "several", "vine", "orchard", "plate", "orchard-row", "vineyard", "potted-shoot",
     "plate-rosette",
 )  # fmt: skip
+# Kinds of images: a fit without one of them says how well the scores of images of an unknown kind are calibrated.
+KINDS = (
+    {"paper paper", "paper photo"},
+    {"taproot photo", "seedling photo", "several photo"},
+    {"plate photo", "plate-rosette photo"},
+    {"vine photo", "vineyard photo"},
+    {"orchard photo", "orchard-row photo"},
+    {"potted-shoot photo"},
+    {"osr-roots"},
+    {"barley-roots"},
+)
 # Edges with a calibrated score below this are more often wrong than right.
 LOW_CONFIDENCE_THRESHOLD = 0.5
 
@@ -110,16 +121,17 @@ def fit(sets: dict[str, Edges]) -> EdgeCalibration:
 
 
 def table(sets: dict[str, Edges], coefficients: EdgeCalibration) -> str:
-    """Return the table: errors of the network's and of the calibrated scores, and of a fit without the set."""
+    """Return the table: errors of the network's and of the calibrated scores, and of fits without set or kind."""
     lines = [
         "| set | edges | correct | ECE, network | ECE, calibrated | ECE, fitted without this set "
-        "| length below 0.5 | correct below 0.5 |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| ECE, fitted without this kind | length below 0.5 | correct below 0.5 |",
+        "|" + " --- |" * 9,
     ]
     for name, edges in sets.items():
-        others = {key: value for key, value in sets.items() if key != name}
+        kind = next((kind for kind in KINDS if name in kind), {name})
+        without = [{key: one for key, one in sets.items() if key not in left_out} for left_out in ({name}, kind)]
         columns = [f"{expected_calibration_error(edges.score, edges.is_correct):.3f}"]
-        for chosen in (coefficients, fit(others) if others else coefficients):
+        for chosen in (coefficients, *(fit(others) if others else coefficients for others in without)):
             score = calibrate(edges.score, edges.node_score, chosen)
             columns.append(f"{expected_calibration_error(score, edges.is_correct):.3f}")
         is_low = calibrate(edges.score, edges.node_score, coefficients) < LOW_CONFIDENCE_THRESHOLD

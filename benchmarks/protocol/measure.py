@@ -1,6 +1,7 @@
-"""Measure models on the sets of the protocol and store one row per image.
+"""Measure models on the sets of the protocol: predictions first, then one row of figures per image.
 
-Stored figures let a run resume, and tables need no model.
+Predictions and ground truth are stored as skeleton files, so that figures can be computed anew without a network.
+Stored figures let a run resume, and tables need no predictions.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any
 from benchmarks.protocol.sets import TestSet
 from benchmarks.tables.results import columns_of
 
+from treeformer import formats
 from treeformer._util.files import atomic_write
 from treeformer._util.progress import ProgressCallback
 from treeformer.data import Sample
+from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import Precision
-from treeformer.inference.evaluate import evaluate_model
+from treeformer.inference.evaluate import predict_cases
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.tiles import working_scale
 from treeformer.metrics.report import Case, evaluate_cases
@@ -25,6 +28,9 @@ from treeformer.skeleton import Skeleton
 
 FOLDER = Path(__file__).parents[1] / "results" / "protocol"
 CEILING = "ceiling"
+PREDICTIONS = Path("data") / "protocol" / "predictions"
+INDEX = "images.txt"
+TRUE = ("ground-truth", "exact")
 
 
 def path_of(model: str, precision: str, test_set: TestSet, folder: Path = FOLDER) -> Path:
@@ -43,32 +49,89 @@ def path_of(model: str, precision: str, test_set: TestSet, folder: Path = FOLDER
     return folder / f"{model}-{precision}" / f"{slug}.json"
 
 
-def measure(
+def predict(
     predictor: Predictor,
     label: str,
     precision: Precision,
     test_set: TestSet,
     *,
     workers: int = 1,
-    folder: Path = FOLDER,
+    folder: Path = PREDICTIONS,
     progress: ProgressCallback | None = None,
-) -> Path:
-    """Predict a set and store its figures.
+) -> None:
+    """Predict a set and store predictions and ground truth.
 
     Args:
         predictor: the model.
         label: of the model in files and tables.
-        precision: of the predictor, for the file's name.
+        precision: of the predictor, for the name of the folder.
         test_set: one of `SETS`.
-        workers: processes that draw and judge images.
-        folder: of all measurements.
+        workers: processes that draw images.
+        folder: of all predictions.
         progress: called with the number of images done and of all.
+    """
+    options: dict[str, Any] = {} if test_set.working_size is None else {"working_size": test_set.working_size}
+    cases, _ = predict_cases(predictor, test_set.open(workers), workers=workers, progress=progress, **options)
+    places = [path_of(model, kind, test_set, folder).with_suffix("") for model, kind in ((label, precision), TRUE)]
+    for case in cases:
+        for place, skeleton in zip(places, (case.prediction, case.ground_truth), strict=True):
+            formats.write(skeleton, place / _file_name(case.name))
+    with atomic_write(places[0] / INDEX) as temporary:  # last: the predictions are complete
+        temporary.write_text("\n".join(case.name for case in cases), encoding="utf-8")
+
+
+def stored_cases(label: str, precision: str, test_set: TestSet, folder: Path = PREDICTIONS) -> list[Case] | None:
+    """Return the stored predictions of a set with their ground truth.
+
+    Args:
+        label: of the model.
+        precision: "int8" or "float32".
+        test_set: one of `SETS`.
+        folder: of all predictions.
+
+    Returns:
+        The cases in the order of the set, or None if the predictions are not there or incomplete.
+    """
+    place, true = (path_of(model, kind, test_set, folder).with_suffix("") for model, kind in ((label, precision), TRUE))
+    if not (place / INDEX).exists():
+        return None
+    names = (place / INDEX).read_text(encoding="utf-8").splitlines()
+    return [Case(name, formats.read(place / _file_name(name)), formats.read(true / _file_name(name))) for name in names]
+
+
+def _file_name(name: str) -> str:
+    return f"{Path(name).name}.json"
+
+
+def measure(
+    label: str,
+    precision: Precision,
+    test_set: TestSet,
+    *,
+    workers: int = 1,
+    predictions: Path = PREDICTIONS,
+    folder: Path = FOLDER,
+) -> Path:
+    """Compute the figures of a set from its stored predictions, and store them.
+
+    Args:
+        label: of the model in files and tables.
+        precision: of the predictions.
+        test_set: one of `SETS`.
+        workers: processes that judge images.
+        predictions: folder of all predictions.
+        folder: of all measurements.
 
     Returns:
         The file written.
+
+    Raises:
+        TreeformerError: if the set has not been predicted.
     """
-    options: dict[str, Any] = {} if test_set.working_size is None else {"working_size": test_set.working_size}
-    report, _ = evaluate_model(predictor, test_set.open(workers), workers=workers, progress=progress, **options)
+    cases = stored_cases(label, precision, test_set, predictions)
+    if cases is None:
+        raise TreeformerError(f"{test_set.name}: no predictions of {label} {precision}: predict first")
+    report = evaluate_cases(cases, workers=workers)
     return _store(path_of(label, precision, test_set, folder), report.cases, report.rows)
 
 

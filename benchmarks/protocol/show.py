@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from benchmarks.protocol.measure import CEILING, FOLDER, path_of, read
-from benchmarks.protocol.sets import QUICK, SETS, VALIDATION, TestSet
+from benchmarks.protocol.sets import ALL, TestSet
 
-from treeformer.metrics import differences, summarize
+from treeformer.metrics import Estimate, differences, summarize
 
 PRECISIONS = ("int8", "float32")
 HEADER = (
     "| set | images | ceiling | model | TOPO F1, paper's code | difference | TOPO F1, corrected | difference | exact "
-    "| median length error, absolute | total length |"
+    "| tip F1 | 95 % of the line within | median length error, absolute | total length |"
 )
 
 
@@ -29,7 +30,7 @@ def table(models: list[str], reference: str, folder: Path = FOLDER) -> str:
         A table with one row per set, model and precision.
     """
     lines = [HEADER, "| --- " * HEADER.count(" | ") + "| --- |"]
-    for test_set in (*SETS.values(), *QUICK.values(), *VALIDATION.values()):
+    for test_set in ALL.values():
         for model in models:
             for precision in PRECISIONS:
                 path = path_of(model, precision, test_set, folder)
@@ -50,6 +51,7 @@ def _row(test_set: TestSet, label: str, path: Path, against: Path, folder: Path)
         change = other[metric] if other is not None else None
         cells.append("" if change is None else f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]")
     cells.append(f"{100 * figures['exact_rate'].value:.0f} %")
+    cells += [tips(figures), line(figures)]
     predicted, annotated = figures["predicted_px"].value, figures["annotated_px"].value
     if annotated == 0:  # images without a plant: every predicted pixel is wrong
         cells += ["", f"{predicted:.0f} px per image"]
@@ -57,6 +59,20 @@ def _row(test_set: TestSet, label: str, path: Path, against: Path, folder: Path)
         error = np.array([row["length_error"] for row in rows])
         cells += [f"{100 * np.nanmedian(np.abs(error)):.1f} %", f"{100 * (predicted / annotated - 1):+.1f} %"]
     return "| " + " | ".join(cells) + " |"
+
+
+def tips(figures: Mapping[str, Estimate]) -> str:
+    """Return the F1 of tips with its interval, or a dash for figures that were stored without it."""
+    if "tip_f1" not in figures:
+        return "—"
+    value = figures["tip_f1"]
+    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def line(figures: Mapping[str, Estimate]) -> str:
+    """Return how far 95 % of the predicted line is from the true one at most, and the reverse: median images, px."""
+    names = ("predicted_line_p95_px", "true_line_p95_px")
+    return " / ".join(f"{figures[name].median:.1f}" for name in names) + " px" if names[0] in figures else "—"
 
 
 def _ceiling(test_set: TestSet, folder: Path) -> str:

@@ -3,8 +3,9 @@
 python -m benchmarks.summary             the tables, from benchmarks/results/ (neither model nor images needed)
 python -m benchmarks.summary --gallery   also draw the images of the page: a typical and the worst one of each set
 
-The results come from `python -m benchmarks.protocol measure version-N=default --quick --precisions int8`, from
-`python -m benchmarks.tables all --run` and from `benchmarks/predict.py --store benchmarks/results/speed/NAME.json`.
+The results come from `python -m benchmarks.protocol measure version-N=default` (for older versions with `--quick`),
+from `python -m benchmarks.tables all --run` and from
+`benchmarks/predict.py --store benchmarks/results/speed/NAME.json`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.protocol.measure import CEILING, FOLDER, path_of, read
-from benchmarks.protocol.sets import QUICK, SETS, TestSet
+from benchmarks.protocol.sets import HUNDRED, QUICK, SETS, TestSet
+from benchmarks.protocol.show import line, tips
 from benchmarks.tables import results
 from benchmarks.tables.build import build
 from benchmarks.tables.spec import TABLES
@@ -23,6 +24,9 @@ KINDS = {
     "osr-roots published": "the same at published size (2,500 px)",
     "barley-roots prepared": "barley roots, photographs (512 px)",
     "barley-roots published": "the same at published size (about 1,540 px)",
+    "barley-roots test2": "other barley plates at published size",
+    "single-guyot prepared": "winter vines, photographs (504 px), never trained on",
+    "single-guyot published": "the same at published size (1,008 px)",
     "taproot": "tap roots, rendered",
     "seedling": "seedlings, rendered",
     "several": "several plants, rendered",
@@ -33,6 +37,8 @@ KINDS = {
     "potted-shoot": "potted shoots, rendered",
     "vineyard": "winter vineyards, rendered",
     "orchard-row": "orchard trees in rows, rendered",
+    "vineyard in Blender": "vineyards, rendered with Blender",
+    "orchard in Blender": "orchard trees, rendered with Blender",
     "empty": "photographs without a plant, rendered",
 }
 """Sets of the protocol in the order of the table, with what they show."""
@@ -51,7 +57,7 @@ def measured(label: str, name: str, folder: Path = FOLDER) -> tuple[TestSet, Pat
     Returns:
         The set and the file, or None if the set was not measured.
     """
-    for test_set in (SETS[name], QUICK.get(f"{name}, quick")):
+    for test_set in (SETS[name], HUNDRED.get(f"{name}, 100 images"), QUICK.get(f"{name}, quick")):
         if test_set is not None and (path := path_of(label, PRECISION, test_set, folder)).exists():
             return test_set, path
     return None
@@ -73,15 +79,15 @@ def by_set(label: str, folder: Path = FOLDER) -> str:
     lines = []
     for name, kind in KINDS.items():
         found = measured(label, name, folder)
-        lines.append(_set_row(kind, *found, folder) if found else f"| {kind} | — |" + " |" * 5)
+        lines.append(_set_row(kind, *found, folder) if found else f"| {kind} | — |" + " |" * 7)
     if not any(measured(label, name, folder) for name in KINDS):
         raise TreeformerError(f"{folder}: no measurements of {label}")
     head = (
         "| images | number | TOPO F1, paper's code | TOPO F1, corrected | highest possible | exact trees "
-        "| median length error |"
+        "| tip F1 | 95 % of the line within | median length error |"
     )
-    command = f"`python -m benchmarks.protocol measure {label}=default --quick --precisions int8`"
-    return "\n".join([command, "", head, "|" + " --- |" * 7, *lines, ""])
+    command = f"`python -m benchmarks.protocol measure {label}=default`; rows of 40 images: with `--quick`"
+    return "\n".join([command, "", head, "|" + " --- |" * 9, *lines, ""])
 
 
 def _set_row(kind: str, test_set: TestSet, path: Path, folder: Path) -> str:
@@ -89,13 +95,14 @@ def _set_row(kind: str, test_set: TestSet, path: Path, folder: Path) -> str:
     figures = summarize(rows)
     if figures["annotated_px"].value == 0:
         clean = sum(row["predicted_px"] == 0 for row in rows)
-        return f"| {kind} | {len(rows)} | {clean} without a false plant |" + " |" * 4
+        return f"| {kind} | {len(rows)} | {clean} without a false plant |" + " |" * 6
     ceiling = path_of(CEILING, "exact", test_set, folder)
     highest = summarize(read(ceiling)) if ceiling.exists() else {}
     best = " / ".join(f"{highest[name].value:.3f}" for name in ("topo_paper_f1", "topo_f1")) if highest else "—"
     errors = np.abs([row["length_error"] for row in rows])
     cells = [kind, str(len(rows)), _interval(figures["topo_paper_f1"]), _interval(figures["topo_f1"]), best]
-    cells += [f"{100 * figures['exact_rate'].value:.0f} %", f"{100 * np.nanmedian(errors):.1f} %"]
+    cells += [f"{100 * figures['exact_rate'].value:.0f} %", tips(figures).replace(", ", ",\u00a0"), line(figures)]
+    cells.append(f"{100 * np.nanmedian(errors):.1f} %")
     return f"| {' | '.join(cells)} |"
 
 

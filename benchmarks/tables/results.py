@@ -20,6 +20,8 @@ KEPT = (
     "node_precision", "node_recall", "edge_precision", "edge_recall", "keypoint_precision", "keypoint_recall",
     "tip_matched", "tip_predicted", "tip_true", "branch_point_matched", "branch_point_predicted", "branch_point_true",
     "base_matched", "base_predicted", "base_true",
+    "predicted_line_within", "predicted_line_p95_px", "predicted_line_near_p95_px", "predicted_line_p95",
+    "true_line_within", "true_line_p95_px", "true_line_near_p95_px", "true_line_p95",
     "tree_of_edges_rate", "tree_rate", "forest_rate", "exact_rate", "length_error",
     "node_map_error", "direction_map_error",
 )  # fmt: skip

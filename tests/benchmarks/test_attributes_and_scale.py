@@ -54,8 +54,14 @@ def test_calibration_lowers_the_error_of_every_set(tmp_path):
         sets[name] = edge_calibration.Edges(score, node, correct, np.ones(3000))
     coefficients = edge_calibration.fit(sets)
     for line in edge_calibration.table(sets, coefficients).splitlines()[2:]:
-        network, calibrated, left_out = (float(cell) for cell in line.split("|")[4:7])
-        assert max(calibrated, left_out) < 0.03 < network
+        network, calibrated, *left_out = (float(cell) for cell in line.split("|")[4:8])
+        assert max(calibrated, *left_out) < 0.03 < network
+    # Both vine sets are equally overconfident: a fit without one of them still knows it from the other.
+    score, node = random.uniform(0.02, 0.98, (2, 3000))
+    vines = edge_calibration.Edges(score, node, random.uniform(size=3000) < score / 4, np.ones(3000))
+    lines = edge_calibration.table(sets | {"vine photo": vines, "vineyard photo": vines}, coefficients).splitlines()
+    without_set, without_kind = (float(cell) for cell in lines[4].split("|")[6:8])
+    assert without_kind > without_set + 0.1
     pytest.importorskip("matplotlib")
     edge_calibration.figure(sets, coefficients, tmp_path / "edges.png")
     assert (tmp_path / "edges.png").stat().st_size > 1000

@@ -66,7 +66,19 @@ def test_sets_without_a_measurement_are_dashes(tmp_path):
     shutil.copy(stored, copy)
     table = accuracy.by_set("model", tmp_path)
     assert "| vines, rendered | 40 | 0." in table
-    assert table.count("| — |") == len(accuracy.KINDS) - 1 + 1  # the others, and the ceiling of vines
+    rows = [line for line in table.splitlines() if line.endswith("|")][2:]
+    assert sum(" | — |" + " |" * 7 in row for row in rows) == len(accuracy.KINDS) - 1
+    [vines] = [row for row in rows if "vines, rendered" in row and "[" in row]
+    assert vines.count("—") == 3  # the ceiling, and tips and line, which older measurements lack
+
+
+def test_a_measurement_has_tips_and_the_line():
+    _, stored = accuracy.measured(label(), "barley-roots test2") or pytest.fail("barley-roots test2: not measured")
+    figures = summarize(read(stored))
+    [row] = [line for line in accuracy.by_set(label()).splitlines() if "other barley plates" in line]
+    low, high = figures["tip_f1"].low, figures["tip_f1"].high
+    assert f"| {figures['tip_f1'].value:.3f} [{low:.3f},\u00a0{high:.3f}] |" in row
+    assert f"| {figures['predicted_line_p95_px'].median:.1f} / {figures['true_line_p95_px'].median:.1f} px |" in row
 
 
 def test_every_measured_score_has_its_interval():

@@ -116,7 +116,9 @@ def test_degenerate_graphs():
 def test_calibration_error_agrees_with_a_loop(seed, bins, count):
     random = np.random.default_rng(seed)
     score, correct = random.uniform(size=count).round(1), random.uniform(size=count) < 0.6
-    pairs = sorted(zip(score.tolist(), range(count), correct.tolist(), strict=True))
+    # Edges of equal score cannot be told apart: each counts with the share of them that is correct.
+    share = [np.mean([c for s, c in zip(score, correct, strict=True) if s == one]) for one in score]
+    pairs = sorted(zip(score.tolist(), range(count), share, strict=True))
     total = 0.0
     base, extra = divmod(count, bins)
     begin = 0
@@ -128,6 +130,19 @@ def test_calibration_error_agrees_with_a_loop(seed, bins, count):
     found = expected_calibration_error(score, correct, bins=bins)
     assert np.isnan(found) if count == 0 else found == pytest.approx(total)
     assert sum(one.edges for one in reliability(score, correct, bins=bins)) == count
+
+
+@given(st.integers(0, 10**6), st.integers(1, 20))
+def test_the_order_of_ties_does_not_matter(seed, bins):
+    random = np.random.default_rng(seed)
+    score, correct = random.uniform(size=50).round(1), random.uniform(size=50) < 0.6
+    found, order = reliability(score, correct, bins=bins), random.permutation(50)
+    for one, other in zip(found, reliability(score[order], correct[order], bins=bins), strict=True):
+        assert one == pytest.approx(other)
+    # All correct edges of a tie first, and all of them last: the error is the same, where it was 0 and 1 before.
+    first, last = [True, True, False, False], [False, False, True, True]
+    for outcomes in (first, last):
+        assert expected_calibration_error([0.5] * 4, outcomes, bins=2) == 0.0
 
 
 def test_perfect_and_worst_calibration():

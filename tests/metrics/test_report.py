@@ -18,6 +18,7 @@ import treeformer
 from treeformer import Skeleton, TreeformerError
 from treeformer.inference.batch import plan
 from treeformer.metrics.report import Case, Report, evaluate_cases, folder_cases
+from treeformer.metrics.report_tables import dominated
 
 
 @pytest.fixture
@@ -75,11 +76,22 @@ def test_a_report_is_written_completely(folders, tmp_path):
     assert document["by_image"]["a"]["edge_f1"] == 1.0
     sheet = np.asarray(Image.open(paths[3]))
     assert (sheet[..., 2].astype(int) - sheet[..., 1] > 60).any()  # the ground truth's blue
-    assert "edge_f1" in [str(cell) for cell in report.table().columns[0].cells]
+    metrics, line, keypoints = report.tables()
+    assert "edge_f1" in metrics.columns[0].cells
+    # Of the comb that lies 30 px away, three crossings are within the gate of 10.85 px: 3 · 21.7 of 700 px.
+    assert list(line.columns[1].cells) == ["54.7 %", "36.4 %"]
     # Three combs of 4 tips and 3 branch points: one prediction is right, one lies 30 px away, one is missing.
-    tips, branch_points, _ = zip(*(column.cells for column in report.keypoint_table().columns), strict=True)
+    tips, branch_points, _ = zip(*(column.cells for column in keypoints.columns), strict=True)
     assert tips == ("tips", "12", "8", "4", "0.500", "0.333", "0.400", "0.000 to 1.000")
     assert branch_points[:4] == ("branch points", "9", "6", "3")
+
+
+def test_an_image_that_dominates_a_mean_is_named():
+    rows = [{"smd": 1e-5, "smd_paper": 1e-5, "length_error": error} for error in (0.1, -0.1, 0.1, -0.1, 0.1, -900.0)]
+    [remark] = dominated("abcdef", rows)
+    assert remark == "100 % of length_error is from one image, f: see the median image"
+    assert not dominated("abcde", rows[:5])
+    assert not dominated("ef", rows[4:])  # of two images one always contributes more
 
 
 def test_failures_are_reported_and_the_rest_is_evaluated(folders):

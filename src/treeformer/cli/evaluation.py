@@ -77,6 +77,7 @@ def evaluate(
 
     from treeformer._util.files import check_writable
     from treeformer.metrics.report import evaluate_cases, folder_cases
+    from treeformer.metrics.report_tables import dominated
 
     if count is not None and synthetic is None:
         raise TreeformerError("--count is the number of images of --synthetic PRESET:STYLE:SPLIT, which is missing")
@@ -116,9 +117,9 @@ def evaluate(
             report = evaluate_cases(cases, image_size=image_size, radius_px=radius, workers=workers, progress=show)
         remarks = _unpaired("image", "without a prediction, counted as an empty skeleton", report.missing)
         remarks += _unpaired("prediction", "without a ground truth of the same name, left out", without_ground_truth)
-    for table in (report.table(), report.keypoint_table()):
+    for table in report.tables():
         Console().print(table)
-    for remark in remarks:
+    for remark in [*remarks, *dominated([case.name for case in report.cases], report.rows)]:
         say(f"treeformer: {remark}")
     where = ""
     if output is not None:

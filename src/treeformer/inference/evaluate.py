@@ -45,6 +45,33 @@ def evaluate_model(
     Raises:
         TreeformerError: if `workers` is negative or an option is invalid.
     """
+    cases, skipped = predict_cases(predictor, dataset, workers=workers, progress=progress, **options)
+    return evaluate_cases(cases, radius_px=radius_px, workers=workers), skipped
+
+
+def predict_cases(
+    predictor: Predictor,
+    dataset: Dataset,
+    *,
+    workers: int = 1,
+    progress: ProgressCallback | None = None,
+    **options: Any,
+) -> tuple[list[Case], SkipReport]:
+    """Predict every image of a data set.
+
+    Args:
+        predictor: the model.
+        dataset: images with their skeletons.
+        workers: number of processes that read or generate images; 0 and 1 use the calling process.
+        progress: called with the number of predicted images and the total.
+        options: keyword arguments of `Predictor.predict_many`.
+
+    Returns:
+        Predictions with their ground truth, and the images that could not be read.
+
+    Raises:
+        TreeformerError: if `workers` is negative or an option is invalid.
+    """
     check_workers(workers)
     skipped = SkipReport(getattr(dataset, "skipped", ()))
     in_flight: deque[tuple[int, str, Skeleton]] = deque()  # index, name and ground truth of images being predicted
@@ -65,7 +92,7 @@ def evaluate_model(
         cases.append(Case(name, prediction, ground_truth, path))
         if progress is not None:
             progress(number + 1, len(dataset) - len(skipped))
-    return evaluate_cases(cases, radius_px=radius_px, workers=workers), skipped
+    return cases, skipped
 
 
 def _load_all(dataset: Dataset, workers: int) -> Iterator[Any]:

@@ -111,6 +111,8 @@ def expected_calibration_error(score: ArrayLike, is_correct: ArrayLike, *, bins:
 def reliability(score: ArrayLike, is_correct: ArrayLike, *, bins: int = BINS) -> list[ReliabilityBin]:
     """Divide edges into bins of equal mass by their scores: the points of a reliability diagram.
 
+    Edges of equal score count as equally correct, with their mean, so the order of the edges does not matter.
+
     Args:
         score: (E,) scores, 0 to 1.
         is_correct: (E,) whether each edge is correct.
@@ -127,6 +129,8 @@ def reliability(score: ArrayLike, is_correct: ArrayLike, *, bins: int = BINS) ->
         raise TreeformerError(f"scores of shape {scores.shape} and outcomes of shape {correct.shape} do not match")
     if bins < 1:
         raise TreeformerError(f"bins must be at least 1, not {bins}")
+    _, tie = np.unique(scores, return_inverse=True)
+    correct = (np.bincount(tie, correct) / np.bincount(tie))[tie]
     parts = np.array_split(np.argsort(scores, kind="stable"), bins)
     return [
         ReliabilityBin(len(part), float(scores[part].mean()), float(correct[part].mean()))

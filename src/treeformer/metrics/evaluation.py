@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from treeformer._util.arrays import FloatArray
 from treeformer._util.text import short_repr
 from treeformer.errors import TreeformerError
-from treeformer.metrics._inputs import GraphLike, Scores
+from treeformer.metrics._inputs import GraphLike, Scores, pair
 from treeformer.metrics.keypoints import KINDS, Counts, keypoints
+from treeformer.metrics.line import line_distance
 from treeformer.metrics.smd import street_mover_distance, street_mover_distance_paper
 from treeformer.metrics.structure import structure
 from treeformer.metrics.topo import topo
@@ -76,6 +77,12 @@ def evaluate_pair(
         counts: Counts = getattr(points, kind)
         row |= {f"{kind}_{name}": float(getattr(counts, name)) for name in COUNTED}
         row |= {f"{kind}_precision": counts.precision, f"{kind}_recall": counts.recall, f"{kind}_f1": counts.f1}
+    _, _, size = pair(prediction, ground_truth, image_size)
+    for name, ends in (("predicted", (prediction, ground_truth)), ("true", (ground_truth, prediction))):
+        line = line_distance(*ends, image_size=size)
+        row[f"{name}_line_within"] = line.within
+        for part, distance in (("median", line.median), ("p95", line.p95), ("near_p95", line.near_p95)):
+            row |= {f"{name}_line_{part}_px": distance, f"{name}_line_{part}": distance / max(size)}
     return row | {
         "tree_rate": float(counted.tree),
         "tree_of_edges_rate": float(counted.tree_of_edges),
@@ -93,11 +100,13 @@ class Estimate:
         value: the metric over all images.
         low: lower end of the interval.
         high: upper end of the interval.
+        median: median of the images, or of their differences, which a single absurd image cannot move far.
     """
 
     value: float
     low: float
     high: float
+    median: float = float("nan")
 
 
 def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
@@ -122,7 +131,8 @@ def summarize(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Estimate]:
         >>> summarize([{"smd": 0.25}, {"smd": 0.75}])["smd"].value
         0.5
     """
-    return {name: _estimate(values) for name, values in _resample(rows, seed).items()}
+    images = _columns(rows)
+    return {name: _estimate(values, images.get(name)) for name, values in _resample(rows, seed).items()}
 
 
 def mean_metrics(rows: Sequence[Row]) -> Row:
@@ -168,7 +178,13 @@ def differences(rows: Sequence[Row], reference: Sequence[Row], *, seed: int = 0)
     if len(rows) != len(reference):
         raise TreeformerError(f"{len(rows)} images cannot be compared with {len(reference)}")
     values, reference_values = _resample(rows, seed), _resample(reference, seed)
-    return {name: _estimate(values[name] - reference_values[name]) for name in values if name in reference_values}
+    images, reference_images = _columns(rows), _columns(reference)
+    changes = {name: images[name] - reference_images[name] for name in images if name in reference_images}
+    return {
+        name: _estimate(values[name] - reference_values[name], changes.get(name))
+        for name in values
+        if name in reference_values
+    }
 
 
 def _resample(rows: Sequence[Row], seed: int) -> dict[str, FloatArray]:
@@ -207,13 +223,21 @@ def _table(rows: Sequence[Row]) -> tuple[list[str], FloatArray]:
     return names, np.asarray([[row[name] for name in names] for row in rows], dtype=np.float64)
 
 
-def _estimate(values: FloatArray) -> Estimate:
-    """Convert the result of `_resample` for one metric to an estimate."""
+def _columns(rows: Sequence[Row]) -> dict[str, FloatArray]:
+    """Return the values of all images by metric."""
+    names, table = _table(rows)
+    return dict(zip(names, table.T, strict=True))
+
+
+def _estimate(values: FloatArray, images: FloatArray | None) -> Estimate:
+    """Convert the result of `_resample` for one metric, and its values of all images, to an estimate."""
     if not np.isfinite(values[0]):
         return Estimate(*[float("nan")] * 3)
     tail = (1 - CONFIDENCE) / 2
     known = values[1:][~np.isnan(values[1:])]  # np.nanquantile does the same at a tenth of the speed
-    return Estimate(float(values[0]), *(float(bound) for bound in np.quantile(known, (tail, 1 - tail))))
+    low, high = np.quantile(known, (tail, 1 - tail)).tolist()
+    finite = images[np.isfinite(images)] if images is not None else known[:0]
+    return Estimate(float(values[0]), low, high, float(np.median(finite)) if len(finite) else float("nan"))
 
 
 def _means(table: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict[str, FloatArray]:

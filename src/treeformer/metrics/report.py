@@ -18,8 +18,7 @@ from treeformer._util.pools import check_workers, process_pool
 from treeformer._util.progress import ProgressCallback
 from treeformer._util.text import as_unicode
 from treeformer.errors import FormatError, TreeformerError
-from treeformer.metrics.evaluation import COUNTED, Estimate, evaluate_pair, summarize
-from treeformer.metrics.keypoints import KINDS
+from treeformer.metrics.evaluation import Estimate, evaluate_pair, summarize
 from treeformer.results.item import editor_data
 from treeformer.skeleton import Skeleton
 
@@ -34,12 +33,6 @@ CAPTION_PX = 34
 LONGEST_DRAWN_PX = 4096
 # Errors of one case that must not end the evaluation of all others. `TreeformerError` is a ValueError.
 CASE_ERRORS = (ValueError, ArithmeticError, MemoryError)
-# Metrics in the printed table, in this order. The files contain all metrics.
-SHOWN = (
-    "topo_f1", "topo_precision", "topo_recall", "topo_paper_f1", "topo_paper_precision", "topo_paper_recall", "smd",
-    "smd_paper", "node_f1", "edge_f1", "keypoint_f1", "tree_rate", "tree_of_edges_rate", "forest_rate", "exact_rate",
-    "length_error",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,36 +73,11 @@ class Report:
         """Every metric over the data set, with its 95 % confidence interval."""
         return summarize(self.rows)
 
-    def table(self) -> Table:
-        """Return the main metrics as a table for the terminal."""
-        from rich.table import Table
+    def tables(self) -> list[Table]:
+        """Return the tables for the terminal: main metrics, the line, and tips, branch points and bases."""
+        from treeformer.metrics.report_tables import report_tables
 
-        summary = self.summary
-        table = Table(title=f"{len(self.rows)} images", box=None, pad_edge=False, title_justify="left")
-        table.add_column("figure", overflow="fold")  # do not truncate numbers on a narrow screen
-        for heading in ("value", "95 % from", "to"):
-            table.add_column(heading, justify="right", overflow="fold")
-        for name in SHOWN:
-            estimate = summary[name]
-            table.add_row(name, *(f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high)))
-        return table
-
-    def keypoint_table(self) -> Table:
-        """Return the counts and scores of tips, branch points and bases over all images, for the terminal."""
-        from rich.table import Table
-
-        summary = self.summary
-        table = Table(box=None, pad_edge=False)
-        table.add_column("")
-        for heading in ("true", "missed", "false", "precision", "recall", "F1", "95 % interval"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for kind in KINDS:
-            matched, predicted, true = (int(sum(row[f"{kind}_{name}"] for row in self.rows)) for name in COUNTED)
-            scores = [summary[f"{kind}_{name}"] for name in ("precision", "recall", "f1")]
-            cells = [str(true), str(true - matched), str(predicted - matched)]
-            cells += [*(f"{score.value:.3f}" for score in scores), f"{scores[-1].low:.3f} to {scores[-1].high:.3f}"]
-            table.add_row(kind.replace("_", " ") + "s", *cells)
-        return table
+        return report_tables(self.rows, self.summary)
 
     def write(self, out: str | os.PathLike[str]) -> list[Path]:
         """Write images.csv (one row per image), summary.csv, report.json (everything) and worst.png to a folder.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -134,7 +135,10 @@ class Validator:
 
 def means(rows: Rows) -> dict[str, float]:
     """Return the mean of every metric, ignoring NaN, and the number of rows as `images`."""
-    figures = {name: float(np.nanmean([row[name] for row in rows])) for name in rows[0]} if rows else {}
+    figures = {}
+    for name in rows[0] if rows else ():
+        known = [row[name] for row in rows if not math.isnan(row[name])]  # of lines none, while nothing is found yet
+        figures[name] = float(np.mean(known)) if known else math.nan
     return figures | {"images": float(len(rows))}
 
 
