@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from treeformer.nn.backbone import Bottleneck
+from treeformer.nn.backbone_tinyvit import ThreeConvolutions, WindowBlock
 from treeformer.nn.heat_map import HeatMapHead
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
@@ -16,6 +17,8 @@ from treeformer.nn.transformer import DecoderLayer, EncoderLayer
 MAX_PROGRAMS = 64  # compiled programs per function
 COMPILED_MODULES = (
     Bottleneck,
+    ThreeConvolutions,
+    WindowBlock,
     FeaturePyramid,
     LevelProjections,
     HeatMapHead,

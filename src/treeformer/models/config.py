@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from treeformer._util.config import build, convert_fields
 from treeformer.errors import TreeformerError
-from treeformer.models.ranges import check_blocks, check_ranges
+from treeformer.models.ranges import check_blocks, check_ranges, check_tinyvit
 
 Constraint = Literal["none", "test", "train", "both"]
 """When edges are projected onto a tree: never, at inference, in training, or in both."""
@@ -54,14 +54,18 @@ class TreeFormerConfig(Regime):
 
     # ---- image features
 
+    backbone: Literal["resnet", "tinyvit"] = "resnet"
+    """Kind of the backbone."""
+
     backbone_blocks: tuple[int, ...] = (3, 4, 6)
-    """Bottlenecks per ResNet stage. (3, 4, 6, 3) is a full ResNet-50."""
+    """Blocks per stage. (3, 4, 6, 3) is a full ResNet-50, (2, 2, 6, 2) a TinyViT-5M."""
 
     backbone_channels: int = 64
-    """Channels of the backbone's stem."""
+    """Channels of the backbone's stem. In a TinyViT, a multiple of 4."""
 
     frozen_stages: int = 1
-    """Number of backbone parts that are not trained: 1 is the stem, 2 adds layer1, and so on."""
+    """Number of backbone parts that are not trained: 1 is the stem, 2 adds the stage of stride 4, and so on. 4 freezes
+    a whole TinyViT."""
 
     neck: Literal["pyramid", "encoder"] = "pyramid"
     """Feature pyramid from stride 4 on, or the encoder of Deformable DETR from stride 8 on."""
@@ -228,9 +232,12 @@ class TreeFormerConfig(Regime):
             raise TreeformerError(
                 f"tree_loss {self.tree_loss!r} needs edge_cost 'margin', but edge_cost is {self.edge_cost!r}"
             )
+        if self.backbone == "tinyvit":
+            check_tinyvit(self.backbone_blocks, self.backbone_channels)
         # The encoder starts at the second stage.
         check_blocks(self.backbone_blocks, stages=1 if self.neck == "pyramid" else 2)
-        coarsest = 4 * 2 ** len(self.backbone_blocks)
+        # The last two stages of a TinyViT have the same stride.
+        coarsest = 4 * 2 ** (3 if self.backbone == "tinyvit" else len(self.backbone_blocks))
         if self.decoder_min_stride > coarsest:
             raise TreeformerError(
                 f"decoder_min_stride must be at most {coarsest}, the coarsest stride, not {self.decoder_min_stride}"

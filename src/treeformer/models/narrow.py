@@ -75,7 +75,7 @@ def narrow(wide: TreeFormer, target: TreeFormer, images: Tensor, *, seed: int = 
     modes = wide.training, target.training
     wide.eval(), target.eval()
     generator = torch.Generator().manual_seed(seed)
-    stages = _fit_backbone(wide.backbone, target.backbone, images, generator)
+    stages = _fit_backbone(cast(ResNet, wide.backbone), cast(ResNet, target.backbone), images, generator)
     fine = _fit_neck(cast(FeaturePyramid, wide.neck), cast(FeaturePyramid, target.neck), stages, generator)
     _fit_heat_map(cast(HeatMapHead, wide.heat_map), cast(HeatMapHead, target.heat_map), fine, generator)
     target.load_state_dict(_sliced(wide, target), strict=False)
@@ -84,6 +84,8 @@ def narrow(wide: TreeFormer, target: TreeFormer, images: Tensor, *, seed: int = 
 
 def _check_kind(wide: TreeFormerConfig, target: TreeFormerConfig) -> None:
     """Check the settings that make another kind of network: each tensor of the target is a part of one of `wide`."""
+    if (wide.backbone, target.backbone) != ("resnet", "resnet"):
+        raise TreeformerError("only a network with a ResNet can be started from a wider one")
     if len(wide.backbone_blocks) != len(target.backbone_blocks):
         raise TreeformerError("a network with another number of stages cannot be started from a wider one")
     if target.decoder_min_stride < wide.decoder_min_stride:

@@ -87,3 +87,19 @@ def check_blocks(blocks: tuple[int, ...], stages: int = 1) -> None:
     """
     if len(blocks) < stages or min(blocks) < 1:
         raise TreeformerError(f"backbone_blocks must be {stages} or more numbers of at least 1, not {list(blocks)}")
+
+
+def check_tinyvit(blocks: tuple[int, ...], channels: int) -> None:
+    """Check the sizes of a TinyViT, which has four stages and halves and quarters of its first channels.
+
+    Args:
+        blocks: blocks per stage.
+        channels: channels of the first stage.
+
+    Raises:
+        TreeformerError: if there are not four stages, or the channels are not a multiple of 4.
+    """
+    if len(blocks) != 4:
+        raise TreeformerError(f"backbone 'tinyvit' needs 4 backbone_blocks, such as [2, 2, 6, 2], not {list(blocks)}")
+    if channels % 4:
+        raise TreeformerError(f"backbone 'tinyvit' needs backbone_channels that are a multiple of 4, not {channels}")

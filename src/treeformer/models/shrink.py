@@ -56,6 +56,8 @@ def shrink(weights: dict[str, Tensor], source: TreeFormerConfig, target: TreeFor
     Raises:
         TreeformerError: If a part of the target is larger than that of the source, or the widths differ.
     """
+    if (source.backbone, target.backbone) != ("resnet", "resnet"):
+        raise TreeformerError("only a network with a ResNet can be started from a deeper one")
     if len(source.backbone_blocks) != len(target.backbone_blocks):
         raise TreeformerError("a network with another number of stages cannot be started from these weights")
     if source.neck != "pyramid" or target.neck != "pyramid":

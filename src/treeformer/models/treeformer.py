@@ -20,7 +20,8 @@ from treeformer.models.criterion import losses
 from treeformer.models.outputs import Detection, Features, Guide, Output, Predictions
 from treeformer.models.token_count import MIN_TOKENS, read_token_count
 from treeformer.nn.attributes import AttributeHead
-from treeformer.nn.backbone import ResNet
+from treeformer.nn.backbone import Backbone, ResNet
+from treeformer.nn.backbone_tinyvit import TinyViT
 from treeformer.nn.decoder import Decoder, set_prior_
 from treeformer.nn.deformable_attention import FeatureLevel, as_level, sample
 from treeformer.nn.denoising import denoising_mask
@@ -63,8 +64,9 @@ class TreeFormer(nn.Module):
         super().__init__()
         self.config = config = config or TreeFormerConfig.default()
         width = config.width
-        self.backbone = ResNet(
-            config.backbone_blocks, config.backbone_channels, config.frozen_stages, fused=config.fused_convolutions
+        sizes = config.backbone_blocks, config.backbone_channels, config.frozen_stages
+        self.backbone: Backbone = (
+            TinyViT(*sizes) if config.backbone == "tinyvit" else ResNet(*sizes, fused=config.fused_convolutions)
         )
         self.neck: FeaturePyramid | LevelProjections
         self.encoder: Encoder | None = None

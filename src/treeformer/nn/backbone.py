@@ -1,4 +1,7 @@
-"""The image backbone: the first stages of a ResNet-50 (version 1) with frozen batch normalization."""
+"""Image backbones: their common interface, and the first stages of a ResNet-50 (version 1).
+
+Batch normalizations are frozen.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,62 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 BATCH_COUNTER = ".num_batches_tracked"
 EXPANSION = 4  # the output of a bottleneck has four times the channels of its inner layers
+
+
+class Backbone(nn.Module):
+    """Maps images to features at several strides: a stem, and stages that read each other's output.
+
+    Attributes:
+        channels: output channels of the stages.
+        strides: strides of the stages, fine to coarse, px.
+        stage_names: names of the submodules that are the stages.
+    """
+
+    channels: list[int]
+    strides: list[int]
+    stage_names: list[str]
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """Map RGB images (B,3,H,W) in [0,1] to the stages' features (B,channels[i],H/strides[i],W/strides[i])."""
+        stages = []
+        features = self._stem(images)
+        for name in self.stage_names:
+            features = getattr(self, name)(features)
+            stages.append(features)
+        return stages
+
+    def _stem(self, images: Tensor) -> Tensor:
+        """Map images (B,3,H,W) in [0,1] to the input of the first stage."""
+        raise NotImplementedError
+
+    def _normalize(self, images: Tensor) -> Tensor:
+        """Subtract the mean of ImageNet and divide by its standard deviation."""
+        # Expanded to whole rows: with one number per channel, ONNX Runtime would process only three values at a time.
+        mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
+        return (images - mean) / std
+
+    def _freeze(self, first: str, count: int) -> None:
+        """Exclude `count` parts from training: the part `first`, then the stages."""
+        for name in [first, *self.stage_names][:count]:
+            getattr(self, name).requires_grad_(False)
+
+    def fold_batch_norms(self, dtype: torch.dtype) -> None:
+        """Fold the normalizations into the convolutions once instead of at every call, for inference only.
+
+        Weights that are loaded or moved later have no effect.
+        """
+        raise NotImplementedError
+
+    def stored_name(self, name: str) -> str | None:
+        """Return the name here of a weight in a published file, None for a weight that is not used."""
+        raise NotImplementedError
 
 
 class FrozenBatchNorm(nn.Module):
@@ -234,7 +293,7 @@ def _shortcut_layers(downsample: nn.Sequential) -> tuple[nn.Conv2d, FrozenBatchN
     return cast(nn.Conv2d, downsample[0]), cast(FrozenBatchNorm, downsample[1])
 
 
-class ResNet(nn.Module):
+class ResNet(Backbone):
     """The stem and the first stages of a ResNet; parameters are named as in torchvision.
 
     Args:
@@ -249,15 +308,10 @@ class ResNet(nn.Module):
         block_stem: weight and bias of the stem for blocks of pixels, if `fold_batch_norms` was called.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(
         self, blocks: Sequence[int], base_channels: int = 64, frozen_stages: int = 0, *, fused: bool = False
     ) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
         self.conv1 = nn.Conv2d(3, base_channels, 7, 2, 3, bias=False)
         self.bn1 = FrozenBatchNorm(base_channels)
         self.block_stem: tuple[Tensor, Tensor] | None = None
@@ -274,25 +328,13 @@ class ResNet(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        for part in [self.conv1, *(getattr(self, name) for name in self.stage_names)][:frozen_stages]:
-            part.requires_grad_(False)
-
-    def forward(self, images: Tensor) -> list[Tensor]:
-        """Map RGB images (B,3,H,W) in [0,1] to the stages' features (B,channels[i],H/strides[i],W/strides[i])."""
-        stages = []
-        features = self._stem(images)
-        for name in self.stage_names:
-            features = getattr(self, name)(features)
-            stages.append(features)
-        return stages
+        self._freeze("conv1", frozen_stages)
 
     def _stem(self, images: Tensor) -> Tensor:
         """Map images (B,3,H,W) in [0,1] to features (B,base_channels,H/4,W/4)."""
         if self.block_stem is not None and is_inference_on_gpu(images) and stem_triton.can_use(images):
             return self._stem_of_blocks(images, *self.block_stem)
-        # Expanded to whole rows: with one number per channel, ONNX Runtime would process only three values at a time.
-        mean, std = (number.expand(-1, -1, images.shape[-1]) for number in (self.mean, self.std))
-        features = (images - mean) / std
+        features = self._normalize(images)
         if is_inference_on_gpu(features):
             return functional.max_pool2d(conv_norm_relu(features, self.conv1, self.bn1), 3, 2, 1)
         # The same values: both operators keep the order of numbers. Here the ReLU has a quarter of the cells.
@@ -307,10 +349,7 @@ class ResNet(nn.Module):
 
     @torch.no_grad()
     def fold_batch_norms(self, dtype: torch.dtype) -> None:
-        """Fold the normalizations into the convolutions once instead of at every call, for inference only.
-
-        Weights that are loaded or moved later have no effect.
-        """
+        """Fold the normalizations into the convolutions, see `Backbone.fold_batch_norms`."""
         pairs = [(self.conv1, self.bn1)]
         for module in self.modules():
             if isinstance(module, Bottleneck):
@@ -321,27 +360,33 @@ class ResNet(nn.Module):
         weight, bias = self.bn1.fold_into(self.conv1)
         self.block_stem = stem_triton.block_weight(weight), bias
 
+    def stored_name(self, name: str) -> str | None:
+        """Return the name here of a weight in a file with torchvision's names, None for a weight that is not used."""
+        is_further = name.startswith(("layer", "fc.")) and name.partition(".")[0] not in self.stage_names
+        # torchvision's normalization layers also count their batches, which has no effect on their output.
+        return None if is_further or name.endswith(BATCH_COUNTER) else name
 
-def load_backbone(backbone: ResNet, path: str | os.PathLike[str]) -> None:
-    """Load a backbone from a safetensors file with torchvision's names; further stages in the file are ignored.
+
+def load_backbone(backbone: Backbone, path: str | os.PathLike[str]) -> None:
+    """Load a backbone from a safetensors file of published weights; further stages in the file are ignored.
 
     Args:
         backbone: the network to fill.
-        path: the safetensors file.
+        path: the safetensors file, with the names of torchvision for a ResNet, of MobileSAM for a TinyViT.
 
     Raises:
-        FormatError: if a weight is missing, has another shape, or is not part of a ResNet.
+        FormatError: if a weight is missing, has another shape, or is not part of the network.
     """
-    stored = safetensors.read(path)
+    kind = type(backbone).__name__
+    renamed = {backbone.stored_name(name): array for name, array in safetensors.read(path).items()}
+    stored = {name: array for name, array in renamed.items() if name is not None}
     wanted = backbone.state_dict()
     for name, tensor in wanted.items():
         if name not in stored:
             raise FormatError(f"{path}: no weights for {name}")
         if stored[name].shape != tuple(tensor.shape):
             raise FormatError(f"{path}: {name} has shape {stored[name].shape}, expected {tuple(tensor.shape)}")
-    rest = stored.keys() - wanted.keys()
-    # torchvision's normalization layers also count their batches, which has no effect on their output.
-    unused = sorted(name for name in rest if not name.startswith(("layer", "fc.")) and not name.endswith(BATCH_COUNTER))
+    unused = sorted(stored.keys() - wanted.keys())
     if unused:
-        raise FormatError(f"{path}: {unused[0]} is not part of a ResNet")
+        raise FormatError(f"{path}: {unused[0]} is not part of a {kind}")
     backbone.load_state_dict({name: torch.tensor(stored[name]).float() for name in wanted})

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from treeformer._util.arrays import ImageArray
 from treeformer._util.files import atomic_write
 from treeformer.models.treeformer import TreeFormer
-from treeformer.nn.backbone import ResNet
+from treeformer.nn.backbone import Backbone
 
 # Largest number that float16 holds.
 LARGEST = 65504.0
@@ -37,7 +37,7 @@ class TopOfBackbone(nn.Module):
         stored: features of the frozen stages, (B,channels[i],h,w) each. Set them before every forward pass.
     """
 
-    def __init__(self, backbone: ResNet, trained_stages: int = 0) -> None:
+    def __init__(self, backbone: Backbone, trained_stages: int = 0) -> None:
         super().__init__()
         self.channels, self.strides = backbone.channels, backbone.strides
         self.trained_names = backbone.stage_names[len(backbone.stage_names) - trained_stages :]
@@ -64,7 +64,7 @@ class FeatureStore:
         max_bytes: largest size of all files together, bytes. Further features are computed at every call.
     """
 
-    def __init__(self, folder: Path, backbone: ResNet, side: int, stages: int, max_bytes: float = math.inf) -> None:
+    def __init__(self, folder: Path, backbone: Backbone, side: int, stages: int, max_bytes: float = math.inf) -> None:
         self.folder, self.backbone, self.stages, self.max_bytes = folder, backbone, stages, max_bytes
         self.shapes = [
             (1, side // stride, side // stride, channels)
@@ -126,7 +126,7 @@ class FeatureStore:
         return stages[: self.stages]
 
 
-def separate_backbone(model: TreeFormer, trained_stages: int = 0) -> ResNet:
+def separate_backbone(model: TreeFormer, trained_stages: int = 0) -> Backbone:
     """Replace the backbone of a model by its trainable top.
 
     Args:
@@ -144,7 +144,7 @@ def separate_backbone(model: TreeFormer, trained_stages: int = 0) -> ResNet:
     return backbone
 
 
-def join_backbone(model: TreeFormer, backbone: ResNet) -> None:
+def join_backbone(model: TreeFormer, backbone: Backbone) -> None:
     """Undo `separate_backbone`.
 
     Args:
