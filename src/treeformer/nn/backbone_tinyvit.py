@@ -1,7 +1,8 @@
 """TinyViT: a backbone of convolutions at stride 4 and of attention within windows at strides 8 and 16.
 
 Wu et al., TinyViT: Fast Pretraining Distillation for Small Vision Transformers, ECCV 2022. The batch normalizations are
-frozen. Shapes: feature maps are (B,C,H,W), windows (W,N,C) with the N = side² cells of a window in rows.
+frozen. Shapes: feature maps are (B,C,H,W), windows (W,N,C) with the N = side² cells of a window in rows; `side` is
+counted in cells.
 """
 
 from __future__ import annotations
@@ -50,14 +51,7 @@ class ConvNorm(nn.Module):
 
 
 class ThreeConvolutions(nn.Module):
-    """1×1, 3×3 per channel and 1×1 convolutions with GELU between them.
-
-    Args:
-        channels_in: channels of the input.
-        hidden: channels of the 3×3 convolution.
-        channels: channels of the output.
-        stride: stride of the 3×3 convolution.
-    """
+    """1×1, 3×3 per channel and 1×1 convolutions with GELU between them."""
 
     def __init__(self, channels_in: int, hidden: int, channels: int, stride: int = 1) -> None:
         super().__init__()
@@ -84,13 +78,7 @@ class ConvolutionBlock(ThreeConvolutions):
 
 
 class WindowAttention(nn.Module):
-    """Self-attention within windows, with a learned bias per head and distance along both axes.
-
-    Args:
-        channels: channels of the cells.
-        heads: number of heads.
-        side: side of a window, cells.
-    """
+    """Self-attention within windows, with a learned bias per head and distance along both axes."""
 
     offset: Tensor
 
@@ -134,13 +122,7 @@ class FeedForward(nn.Module):
 
 
 class WindowBlock(nn.Module):
-    """Window attention, a 3×3 convolution per channel, and a feed-forward network.
-
-    Args:
-        channels: channels of the map.
-        heads: number of heads.
-        side: side of a window, cells.
-    """
+    """Window attention, a 3×3 convolution per channel, and a feed-forward network."""
 
     def __init__(self, channels: int, heads: int, side: int) -> None:
         super().__init__()
@@ -161,14 +143,6 @@ def within_windows(layer: nn.Module, cells: Tensor, side: int) -> Tensor:
     """Apply a layer to the windows of a map, which is padded with zeros on the right and below.
 
     The padding takes part in attention. The published weights were trained so.
-
-    Args:
-        layer: maps windows (W,N,C) to the same shape.
-        cells: (B,H,W,C).
-        side: side of a window, cells.
-
-    Returns:
-        (B,H,W,C).
     """
     batch, height, width, channels = cells.shape
     rows, columns = -(-height // side), -(-width // side)
@@ -180,16 +154,7 @@ def within_windows(layer: nn.Module, cells: Tensor, side: int) -> Tensor:
 
 
 class WindowStage(nn.Module):
-    """A change of channels and stride, and blocks with window attention.
-
-    Args:
-        channels_in: channels of the input.
-        channels: channels of the output.
-        stride: stride of the first layer.
-        count: number of blocks.
-        heads: number of heads.
-        side: side of a window, cells.
-    """
+    """A change of channels and stride, and blocks with window attention."""
 
     def __init__(self, channels_in: int, channels: int, stride: int, count: int, heads: int, side: int) -> None:
         super().__init__()
@@ -218,10 +183,9 @@ class TwoStages(nn.Module):
 class TinyViT(Backbone):
     """The trunk of a TinyViT as MobileSAM uses it, with strides 4, 8 and 16.
 
-    Args:
-        blocks: blocks of the stages at strides 4, 8, 16 and 16; (2, 2, 6, 2) in TinyViT-5M.
-        base_channels: channels at stride 4, a multiple of 4; 64 in TinyViT-5M. The others are 2, 2.5 and 5 times that.
-        frozen_stages: how many parts are not trained, counted from the stem: 4 freezes all.
+    `blocks` are those of the stages at strides 4, 8, 16 and 16, and `base_channels` are the channels at stride 4, a
+    multiple of 4; the others are 2, 2.5 and 5 times that. The first `frozen_stages` parts, counted from the stem, are
+    not trained.
 
     Attributes:
         channels: output channels per stride. At stride 16, those of the last two stages together.
