@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 from benchmarks.finetune.domains import CACHE
 
+from treeformer.finetuning import measuring, plan, top_training, views
+from treeformer.finetuning.annotated import survey
+from treeformer.finetuning.crops import CropSettings, make_crop
+from treeformer.finetuning.features import FeatureStore, separate_backbone
+from treeformer.finetuning.progress import ignore
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_weights
-from treeformer.teaching import measuring, plan, top_training, views
-from treeformer.teaching.annotated import survey
-from treeformer.teaching.crops import CropSettings, make_crop
-from treeformer.teaching.features import FeatureStore, separate_backbone
-from treeformer.teaching.progress import ignore
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

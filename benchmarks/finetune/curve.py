@@ -20,13 +20,13 @@ from benchmarks.finetune.choice import ranked
 from benchmarks.finetune.domains import domain_images
 
 from treeformer.errors import TreeformerError
+from treeformer.finetuning import full_training
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.finetune import finetune
+from treeformer.finetuning.measuring import predict_images
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import differences
 from treeformer.metrics.report import Case, Report, evaluate_cases
-from treeformer.teaching import full_training
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.finetune import finetune
-from treeformer.teaching.measuring import predict_images
 
 MEASURES = ("topo_paper_f1", "topo_f1", "length_error")
 GAINS = ("topo_paper_f1", "topo_f1")

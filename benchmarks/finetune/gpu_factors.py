@@ -19,16 +19,16 @@ from benchmarks.finetune.domains import domain_images
 
 from treeformer._util.cores import usable_cores
 from treeformer.data.config import SourceConfig
+from treeformer.finetuning import full_training, measuring, plan, views
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.crops import SYNTHETIC_PRESETS
+from treeformer.finetuning.progress import ignore, never
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics.report import Case, evaluate_cases
 from treeformer.models.export import load_trained, load_weights, with_tokens
 from treeformer.models.treeformer import TreeFormer
-from treeformer.teaching import full_training, measuring, plan, views
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import SYNTHETIC_PRESETS
-from treeformer.teaching.progress import ignore, never
 from treeformer.training.config import TrainingConfig
 
 Change = Callable[[TrainingConfig], TrainingConfig]

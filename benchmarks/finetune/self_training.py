@@ -17,13 +17,13 @@ from benchmarks.finetune.domains import domain_images
 from benchmarks.finetune.gpu_factors import TRAINED, live, measure, train_to_the_end
 
 from treeformer._util.cores import usable_cores
+from treeformer.finetuning import full_training, plan, pseudo_labels
+from treeformer.finetuning.annotated import AnnotatedImage
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
 from treeformer.models.export import load_trained, load_weights
 from treeformer.models.treeformer import TreeFormer
-from treeformer.teaching import full_training, plan, pseudo_labels
-from treeformer.teaching.annotated import AnnotatedImage
 
 SPLITS = ("valid", "test")
 STAGES = ("start model", "first", "second, from the first", "second, from the start model")

@@ -11,15 +11,15 @@ from pathlib import Path
 import torch
 from benchmarks.finetune.domains import measure
 
+from treeformer.finetuning import measuring, plan, top_training
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.crops import CropSettings, make_crop
+from treeformer.finetuning.features import FeatureStore, separate_backbone
+from treeformer.finetuning.progress import ignore
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import differences
 from treeformer.models.export import load_weights, with_tokens
-from treeformer.teaching import measuring, plan, top_training
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import CropSettings, make_crop
-from treeformer.teaching.features import FeatureStore, separate_backbone
-from treeformer.teaching.progress import ignore
 
 
 @dataclass(frozen=True)

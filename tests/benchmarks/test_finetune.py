@@ -16,10 +16,10 @@ from benchmarks.finetune.variants import BASE, FACTORS
 
 from treeformer import Skeleton, synthetic
 from treeformer.data.folder_dataset import write_pair
+from treeformer.finetuning import full_training
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.crops import CropSettings
 from treeformer.hub.model_folder import open_model
-from treeformer.teaching import full_training
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import CropSettings
 
 
 def test_density_counts_nodes_and_views_above_a_limit():

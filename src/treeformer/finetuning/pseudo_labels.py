@@ -1,0 +1,114 @@
+"""Pseudo-labels: predicted trees that stand in for the ground truth of images that nobody has annotated.
+
+A model that has seen a few images of a new kind is right on some of the others and wrong on the rest. Where it is
+right, it mostly predicts the same tree from the image, its mirror image and shifted windows. So every image is
+predicted in six views. Its label is the tree that agrees best with those of the other views, and only the images whose
+views agree best are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treeformer import formats
+from treeformer._util.arrays import ImageArray
+from treeformer._util.images import open_image
+from treeformer.errors import TreeformerError
+from treeformer.finetuning.annotated import AnnotatedImage, shown_name
+from treeformer.inference.predictor import Predictor
+from treeformer.inference.views import MAX_VIEWS, view_agreement
+from treeformer.skeleton import Skeleton
+
+# Share of the images that are used: those whose views agree best.
+SHARE = 0.5
+MAX_IMAGES = 100
+# What people are told before the training.
+LIMITS = f"at most {MAX_IMAGES} images are predicted for pseudo-labels; the {SHARE:.0%} whose views agree best are used"
+
+
+def label(predictor: Predictor, pixels: ImageArray) -> tuple[Skeleton, float]:
+    """Predict the views of an image and return the tree that agrees best with those of the others.
+
+    Args:
+        predictor: the model.
+        pixels: (H,W,3) uint8 RGB.
+
+    Returns:
+        The tree, px of the image, and the mean TOPO F1 between the trees of two views.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing found is a tree as well
+        tree = predictor.predict(pixels, views=MAX_VIEWS)
+    return tree.replace(node_score=None, edge_score=None), view_agreement(tree) or 0.0
+
+
+def label_images(
+    predictor: Predictor,
+    images: Sequence[Path],
+    root: Path,
+    folder: Path,
+    known: dict[str, Any],
+    after_each: Callable[[int], bool],
+) -> None:
+    """Label images, and note the agreement of each.
+
+    Args:
+        predictor: the model.
+        images: the image files.
+        root: the folder of the images, for their names.
+        folder: receives the labels.
+        known: agreement by the name of the image. Images that it holds are not labeled again; the others are added.
+        after_each: called with the number of labeled images after each. It returns True to leave out the rest.
+
+    Raises:
+        OSError: if the disk is full.
+    """
+    for number, path in enumerate(images):
+        name = shown_name(path, root)
+        if name not in known:
+            try:
+                tree, agreement = label(predictor, np.asarray(open_image(path)))
+            except TreeformerError:  # a damaged file has nothing to learn from
+                tree, agreement = Skeleton([], []), 0.0
+            if len(tree.edges):
+                formats.write(tree, _label_file(folder, name))
+            known[name] = round(agreement, 4) if len(tree.edges) else 0.0
+        if after_each(number + 1):
+            return
+
+
+def agreed(
+    images: Sequence[Path], root: Path, folder: Path, agreement: dict[str, Any], share: float = SHARE
+) -> list[AnnotatedImage]:
+    """Return the labeled images whose views agree best.
+
+    Args:
+        images: the image files.
+        root: the folder of the images, for their names.
+        folder: the labels that `label_images` wrote.
+        agreement: what `label_images` noted. Images without a predicted plant have 0 and are left out.
+        share: the share of the labeled images to return, rounded up.
+
+    Returns:
+        The images with their labels, the best agreement first.
+    """
+    labeled = [(path, shown_name(path, root)) for path in images if shown_name(path, root) in agreement]
+    best = sorted(labeled, key=lambda one: -agreement[one[1]])[: math.ceil(share * len(labeled))]
+    result = []
+    for path, name in best:
+        if agreement[name] > 0:
+            file = _label_file(folder, name)
+            result.append(AnnotatedImage(path, file, name, formats.read(file)))
+    return result
+
+
+def _label_file(folder: Path, name: str) -> Path:
+    """Return the file of a label. Names of images in sub-folders have slashes."""
+    return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
