@@ -50,12 +50,8 @@ TORCH_FREE_MODULES = {
     "training/__init__.py",
     "finetuning/__init__.py",
     "finetuning/annotated.py",
-    "finetuning/crops.py",
     "finetuning/next_images.py",
     "finetuning/plan.py",
-    "finetuning/progress.py",
-    "finetuning/result.py",
-    "finetuning/signals.py",
     "finetuning/work_folder.py",
 }
 

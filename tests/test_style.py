@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "treeformer"
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "cli" not in path.parts)
+ONE_LINE = {"cli", "finetuning", "training"}  # sections are for the API only
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not ONE_LINE & set(path.parts))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(PACKAGE.rglob("*.md"))]
 SOURCES = [path for folder in ("src", "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
 

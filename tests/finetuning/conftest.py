@@ -67,11 +67,11 @@ def start_model(tmp_path_factory) -> Path:
 @pytest.fixture
 def short_runs(monkeypatch):
     """Fix the schedule, which otherwise depends on the speed of the machine, and trace no graphs."""
-    from treeformer.finetuning import finetune, plan
+    from treeformer.finetuning import measuring, plan
     from treeformer.models import onnx_graph
 
     monkeypatch.setattr(onnx_graph, "write_graphs", write_no_graphs)
-    monkeypatch.setattr(finetune, "ENGINE", "torch")
+    monkeypatch.setattr(measuring, "ENGINE", "torch")
     schedule = plan.Schedule(8, 4, 2, 2, 10.0)
     monkeypatch.setattr(plan, "make_schedule", lambda *_args, **_options: schedule)
 

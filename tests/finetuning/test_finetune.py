@@ -6,7 +6,6 @@ import errno
 import importlib.util
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +17,10 @@ from typer.testing import CliRunner
 from tests.finetuning.conftest import draw_tree
 from treeformer.cli import app
 from treeformer.errors import TreeformerError
-from treeformer.finetuning import features, finetune, measuring, plan, top_training, work_folder
+from treeformer.finetuning import cached_features, finetune, measuring, plan, result, work_folder
 from treeformer.finetuning.annotated import survey
-from treeformer.finetuning.ending import Loss
-from treeformer.finetuning.progress import Report, never
-from treeformer.finetuning.run import Run
-from treeformer.finetuning.signals import stop_on_signals
+from treeformer.finetuning.result import Loss
+from treeformer.finetuning.run import Report, Run, never
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, open_model
 from treeformer.inference.open_engine import open_engine
 from treeformer.inference.predictor import Predictor
@@ -142,10 +139,10 @@ def test_the_time_limit_holds_for_the_whole_run(
             parameter.grad = torch.zeros_like(parameter)
         return 1.0
 
-    monkeypatch.setattr(top_training, "_backward", no_gradient)
+    monkeypatch.setattr(cached_features, "_backward", no_gradient)
     slow = {
-        (top_training, "step_gradient"): 10 * speed,
-        (features.FeatureStore, "_compute"): 2 * speed,
+        (cached_features.CachedFeatures, "gradient"): 10 * speed,
+        (cached_features.FeatureStore, "_compute"): 2 * speed,
         (measuring, "predict_images"): lambda _predictor, images, *_: 0.4 * speed * len(images),
     }
     for (module, name), seconds in slow.items():
@@ -156,9 +153,9 @@ def test_the_time_limit_holds_for_the_whole_run(
     run = Run(
         output, work_folder.work_folder_of(output), 0, 60.0 * minutes, reports.append, never, clock, began=clock.now - 9
     )
-    outcome = finetune._Steps(run, False, False).run_all(drawings, open_model(start_model))
+    outcome = finetune._finetune(run, drawings, open_model(start_model), False, False)
     assert not outcome.kept_start
-    assert clock.parts["step_gradient"] > 4
+    assert clock.parts["gradient"] > 4
     assert 0.7 * run.seconds < run.elapsed <= run.seconds
     assert (output / INT8_GRAPH).exists()
 
@@ -174,7 +171,7 @@ def test_the_graph_of_the_start_model_runs_with_the_new_weights(
 
     monkeypatch.setattr(onnx_graph, "write_graphs", WRITE_GRAPHS)
     monkeypatch.setattr(onnx_graph, "trace", no_trace)
-    monkeypatch.setattr(finetune, "ENGINE", "onnx")
+    monkeypatch.setattr(measuring, "ENGINE", "onnx")
     monkeypatch.setattr(plan, "choose_tokens", lambda *_: 24)  # as many as the start model has
     start = open_model(untrained_folder)
     outcome = finetune.finetune(drawings, tmp_path / "mine", start=untrained_folder, device="cpu")
@@ -190,7 +187,7 @@ def test_the_graph_of_the_start_model_runs_with_the_new_weights(
 
 @pytest.mark.slow
 def test_an_eight_bit_graph_that_loses_too_much_is_left_out(drawings, start_model, tmp_path, monkeypatch, improving):
-    monkeypatch.setattr(finetune, "int8_loss", lambda *_: Loss(0.2, 0.01))
+    monkeypatch.setattr(result, "int8_loss", lambda *_: Loss(0.2, 0.01))
     reports: list[Report] = []
     outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, device="cpu", listen=reports.append)
     assert any("8-bit graph loses too much" in report.message for report in reports)
@@ -203,9 +200,7 @@ def test_one_image_is_trained_without_validation_and_says_so(start_model, tmp_pa
     (tmp_path / "one").mkdir()
     draw_tree(tmp_path / "one", "a", 1)
     exported = []
-    monkeypatch.setattr(
-        finetune._Steps, "_export", lambda self, *args, **options: exported.append(args) or open_model(start_model)
-    )
+    monkeypatch.setattr(result, "export", lambda *args, **options: exported.append(args) or open_model(start_model))
     reports: list[Report] = []
     outcome = finetune.finetune(
         tmp_path / "one", tmp_path / "mine", start=start_model, device="cpu", listen=reports.append
@@ -227,7 +222,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(drawings, start_model, tmp_p
             raise OSError(errno.ENOSPC, "No space left on device")
         save(file, *args, **options)
 
-    monkeypatch.setattr(features.np, "save", full)
+    monkeypatch.setattr(cached_features.np, "save", full)
     command = ["finetune", str(drawings), "-o", str(tmp_path / "mine"), "--model", str(start_model), "--device", "cpu"]
     found = CliRunner().invoke(app, command)
     assert isinstance(found.exception, OSError)  # `main` prints it as one line
@@ -236,7 +231,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(drawings, start_model, tmp_p
     stored = list((tmp_path / ".mine-finetune").rglob("*.npy"))
     assert len(stored) == 4
     monkeypatch.setattr(work_folder, "free_bytes", lambda _: 0)
-    monkeypatch.setattr(features.np, "save", save)
+    monkeypatch.setattr(cached_features.np, "save", save)
     with pytest.raises(TreeformerError, match="disk is too full"):
         finetune.finetune(drawings, tmp_path / "other", start=start_model, device="cpu")
     assert [path.name for path in tmp_path.iterdir()] == [".mine-finetune"]
@@ -321,19 +316,6 @@ def test_a_stopped_command_says_how_to_continue(drawings, tmp_path, monkeypatch)
     found = CliRunner().invoke(app, ["finetune", str(drawings), "-o", str(tmp_path / "m")])
     assert found.stderr.splitlines()[0] == "treeformer: the same command continues this run"
     assert found.exit_code == 130
-
-
-def test_signals_ask_a_run_to_stop():
-    before = signal.getsignal(signal.SIGTERM)
-    with stop_on_signals() as should_stop:
-        assert not should_stop()
-        signal.raise_signal(signal.SIGTERM)
-        assert should_stop()
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # a second one ends the process
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_progress_as_json_lines(drawings, start_model, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from treeformer import Skeleton
 from treeformer.errors import TreeformerError
 from treeformer.finetuning import plan
 from treeformer.finetuning.annotated import survey
-from treeformer.finetuning.crops import (
+from treeformer.finetuning.plan import (
     CropSettings,
     make_crop,
     most_nodes_per_input,

@@ -14,7 +14,7 @@ from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
 from treeformer.finetuning import finetune, pseudo_labels, work_folder
 from treeformer.finetuning.annotated import survey
-from treeformer.finetuning.progress import Report
+from treeformer.finetuning.run import Report
 from treeformer.hub.model_folder import open_model
 
 
@@ -65,11 +65,11 @@ def test_a_folder_without_other_images_or_a_machine_without_gpu_is_refused(
 @pytest.mark.usefixtures("one_thread", "short_runs", "improving")
 @pytest.mark.parametrize("helps", [True, False])
 def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model, tmp_path, monkeypatch):
-    from treeformer.finetuning import full_training, gpu_training
+    from treeformer.finetuning import plan, whole_network
 
     for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
-        monkeypatch.setattr(full_training, name, value)
-    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+        monkeypatch.setattr(whole_network, name, value)
+    monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")  # the mode for a GPU runs on the CPU
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -92,7 +92,7 @@ def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model
     reports: list[Report] = []
     output, options = tmp_path / "mine", {"start": start_model, "unannotated": True}
     if not helps:
-        monkeypatch.setattr(gpu_training, "IMAGE_NOISE", -10.0)
+        monkeypatch.setattr(whole_network, "IMAGE_NOISE", -10.0)
     with pytest.raises(KeyboardInterrupt):
         finetune.finetune(photos, output, listen=reports.append, should_stop=lambda: len(labeled) == 2, **options)
     assert len(labeled) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treeformer.errors import TreeformerError
-from treeformer.finetuning import finetune, work_folder
+from treeformer.finetuning import finetune, measuring, result, work_folder
 from treeformer.finetuning.work_folder import check_output, lock_file_of, open_work_folder, other_runs, write_plan
 
 
@@ -75,7 +75,7 @@ def test_a_refused_run_leaves_nothing_behind(drawings, start_model, tmp_path, mo
     def refuse(*_arguments):
         raise TreeformerError("the time limit is too short")
 
-    monkeypatch.setattr(finetune._Steps, "_choose_tokens", refuse)
+    monkeypatch.setattr(finetune, "_make_task", refuse)
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.png").write_bytes((drawings / "plant0.png").read_bytes())
     for folder in (drawings, tmp_path / "photos"):  # the second has no annotated image
@@ -89,7 +89,7 @@ def test_a_refused_run_leaves_nothing_behind(drawings, start_model, tmp_path, mo
 
     output = tmp_path / "new" / "mine"
     for interrupt in (stop, refuse):  # the second would have continued the first
-        monkeypatch.setattr(finetune._Steps, "_choose_tokens", interrupt)
+        monkeypatch.setattr(finetune, "_make_task", interrupt)
         with pytest.raises((KeyboardInterrupt, TreeformerError)):
             finetune.finetune(drawings, output, start=start_model, device="cpu")
         assert [path.name for path in work_folder.work_folder_of(output).iterdir()] == ["plan.json"]
@@ -102,15 +102,15 @@ def test_a_refused_run_leaves_nothing_behind(drawings, start_model, tmp_path, mo
 @pytest.mark.slow
 def test_an_error_during_the_training_keeps_the_work_folder(drawings, start_model, tmp_path, monkeypatch):
     """Until the schedule is made, an error is a refusal."""
-    for name, planned in (("refused", {}), ("failed", {"schedule": {}})):
+    for name, begun in (("refused", False), ("failed", True)):
 
-        def train(_run, _task, stored, planned=planned):
-            stored |= planned
+        def train(_run, _task, saved, begun=begun):
+            saved.begun = begun
             raise TreeformerError("the loss is not a number")
 
-        monkeypatch.setattr(finetune, "train_on_cpu", train)
-        monkeypatch.setattr(finetune, "ENGINE", "torch")
-        monkeypatch.setattr(finetune._Steps, "_rehearse", lambda *_: 0.0)
+        monkeypatch.setattr(finetune, "train_on_cached_features", train)
+        monkeypatch.setattr(measuring, "ENGINE", "torch")
+        monkeypatch.setattr(result, "rehearse", lambda *_: 0.0)
         with pytest.raises(TreeformerError, match="not a number"):
             finetune.finetune(drawings, tmp_path / name, start=start_model, device="cpu")
     assert [path.name for path in tmp_path.iterdir()] == [".failed-finetune"]

@@ -18,7 +18,7 @@ from treeformer.cli.common import progress as progress_bar
 from treeformer.errors import TreeformerError
 
 if TYPE_CHECKING:
-    from treeformer.finetuning.progress import Listener, Report
+    from treeformer.finetuning.run import Listener, Report
 
 
 class DeviceChoice(StrEnum):
@@ -79,12 +79,13 @@ def finetune(
     began = time.monotonic()  # before the import of torch, which takes seconds
     try:
         from treeformer.finetuning.finetune import finetune as run
-        from treeformer.finetuning.signals import stop_on_signals
+        from treeformer.training.signals import DeferredSignals
     except ModuleNotFoundError as error:
         raise TreeformerError(f"fine-tuning needs {error.name}: pip install 'treeformer[train,export]'") from None
     show = _json_lines if progress is ProgressChoice.json else _text
     try:
-        with show() as listen, stop_on_signals() as should_stop:
+        signals = DeferredSignals()
+        with show() as listen, signals.defer():
             run(
                 folder,
                 output,
@@ -94,7 +95,7 @@ def finetune(
                 seed=seed,
                 unannotated=unannotated,
                 listen=listen,
-                should_stop=should_stop,
+                should_stop=lambda: signals.received,
                 began=began,
             )
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """`finetune`: from a folder of images with corrected skeletons to a model folder.
 
 On a CPU the first stages of the backbone are frozen and their features are stored, so that the rest trains within
-minutes. On a GPU the whole network trains in the ordinary training loop.
+minutes. On a GPU the whole network trains. Both use the ordinary training loop.
 """
 
 from __future__ import annotations
@@ -10,71 +10,31 @@ import importlib.util
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from treeformer._util.arrays import ImageArray
 from treeformer._util.locks import sole_lock
 from treeformer.errors import TreeformerError
-from treeformer.finetuning import measuring, plan, pseudo_labels, result, views, work_folder
+from treeformer.finetuning import measuring, plan, pseudo_labels, result, work_folder
 from treeformer.finetuning.annotated import Survey, shown_name, survey
-from treeformer.finetuning.cpu_training import train_on_cpu
-from treeformer.finetuning.crops import CropSettings, make_crop
-from treeformer.finetuning.ending import EndingTime, int8_loss, rehearse_export
-from treeformer.finetuning.gpu_training import train_on_gpu
-from treeformer.finetuning.progress import Listener, Report, Stop, ignore, never
-from treeformer.finetuning.run import Run, Task, Trained
-from treeformer.hub.model_folder import (
-    CONFIG,
-    INT8_GRAPH,
-    ModelFolder,
-    ModelSettings,
-    open_model,
-    read_folder,
-    write_config,
-)
-from treeformer.inference.open_engine import EngineName
-from treeformer.inference.predictor import Predictor
-from treeformer.models.export import load_weights, save_pretrained, sizes_and_thresholds, with_tokens
-from treeformer.models.quantize import calibration_images
-from treeformer.models.treeformer import TreeFormer
-from treeformer.skeleton import Skeleton
+from treeformer.finetuning.cached_features import train_on_cached_features
+from treeformer.finetuning.run import ExportBudget, Listener, Outcome, Run, SavedRun, Stop, Task, ignore, never
+from treeformer.finetuning.whole_network import train_whole_network
+from treeformer.hub.model_folder import ModelFolder, ModelSettings, open_model
+from treeformer.models.export import load_weights, with_tokens
 
 Device = Literal["auto", "cpu", "cuda"]
 
 CPU_MINUTES, GPU_MINUTES = 15.0, 5.0
-# The engine that compares model folders, as `treeformer predict` uses it on a CPU.
-ENGINE: EngineName = "onnx"
 # A fixed working size replaces the scale rule only if it is better by this much on training images.
 MIN_SCALE_GAIN = 0.01
 SCALE_IMAGES = 3
-# Own crops from which the ranges of the 8-bit graph are measured, and as many synthetic images.
-INT8_CROPS = 8
 # Training images that help to choose the node threshold and to judge the 8-bit graph.
 MAX_JUDGED_TRAINING = 8
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a run.
-
-    Attributes:
-        folder: the new model folder.
-        before: validation figures of the start model, by name.
-        after: validation figures of the new model.
-        kept_start: whether the weights are those of the start model, because none were better.
-        are_training_images: whether the figures are those of training images, because there was no other.
-    """
-
-    folder: Path
-    before: dict[str, float]
-    after: dict[str, float]
-    kept_start: bool
-    are_training_images: bool
 
 
 def finetune(
@@ -98,7 +58,7 @@ def finetune(
 
     Other programs run this function in a child process, because it uses all cores and takes minutes:
     `treeformer finetune FOLDER -o MODEL --progress json` prints one JSON object per line on standard output, see
-    `treeformer.finetuning.progress.Report`. The last one has the stage "done" and the figures `before_topo_f1` and
+    `treeformer.finetuning.run.Report`. The last one has the stage "done" and the figures `before_topo_f1` and
     `after_topo_f1`; with `unannotated`, also `pseudo_labels`, the number of images with pseudo-labels that the model
     was trained on. SIGINT or SIGTERM stop the process with exit code 130, and the same command continues. Exit code 2
     means a mistake, explained in one line on standard error.
@@ -140,7 +100,7 @@ def finetune(
     with work_folder.without_empty_parents(target), sole_lock(work_folder.lock_file_of(target)) as is_ours:
         if not is_ours:
             raise TreeformerError(f"{target}: another run is writing this model; wait for it, or choose another name")
-        return _Steps(run, on_gpu, unannotated).run_all(folder, open_model(start))
+        return _finetune(run, folder, open_model(start), on_gpu, unannotated)
 
 
 def _choose_device(device: Device) -> str:
@@ -151,262 +111,116 @@ def _choose_device(device: Device) -> str:
     return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-class _Steps:
-    """The steps of one run, in the order in which `run_all` calls them."""
-
-    def __init__(self, run: Run, on_gpu: bool, unannotated: bool) -> None:
-        self.run, self.on_gpu, self.unannotated = run, on_gpu, unannotated
-        # The plan of a work folder that this run has begun, until training starts. On a CPU the schedule ends it.
-        self._new_plan: dict[str, Any] | None = None
-
-    def run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
-        try:
-            return self._run_all(folder, start)
-        except TreeformerError:
-            if self._new_plan is not None and "schedule" not in self._new_plan:
-                shutil.rmtree(self.run.work, ignore_errors=True)
-            raise
-
-    def _run_all(self, folder: str | os.PathLike[str], start: ModelFolder) -> Outcome:
-        run = self.run
-        found = survey(folder, run.check_stop)
-        for line in found.lines(pseudo_labels=self.unannotated):
-            run.say("survey", line)
-        # Sorted, so that a run also continues if some of them have been predicted in the meantime.
-        others = sorted((*found.without_skeleton, *found.uncorrected)) if self.unannotated else []
-        if others:
-            run.say("survey", pseudo_labels.LIMITS)
-        split = plan.split_images(found, run.seed)
-        if self.unannotated and not others:
-            raise TreeformerError(f"{found.folder}: every image has a corrected skeleton; there is none to label")
-        self._say_split(split)
-        options: dict[str, Any] = {
-            "seed": run.seed,
-            "gpu": self.on_gpu,
-            "valid": sorted(image.name for image in split.valid),
-        }
-        if self.unannotated:
-            options["unannotated"] = [shown_name(path, found.folder) for path in others]
-        key = work_folder.fingerprint(found.images, start, options)
-        _, stored = work_folder.open_work_folder(run.output, key)
-        if stored:
+def _finetune(run: Run, folder: str | os.PathLike[str], start: ModelFolder, on_gpu: bool, unannotated: bool) -> Outcome:
+    """Do the steps of a run in their order."""
+    found = survey(folder, run.check_stop)
+    for line in found.lines(pseudo_labels=unannotated):
+        run.say("survey", line)
+    # Sorted, so that a run also continues if some of them have been predicted in the meantime.
+    others = sorted((*found.without_skeleton, *found.uncorrected)) if unannotated else []
+    if others:
+        run.say("survey", pseudo_labels.LIMITS)
+    split = plan.split_images(found, run.seed)
+    if unannotated and not others:
+        raise TreeformerError(f"{found.folder}: every image has a corrected skeleton; there is none to label")
+    _say_split(run, split)
+    options: dict[str, Any] = {"seed": run.seed, "gpu": on_gpu, "valid": sorted(image.name for image in split.valid)}
+    if unannotated:
+        options["unannotated"] = [shown_name(path, found.folder) for path in others]
+    saved, continues = SavedRun.open(run.output, work_folder.fingerprint(found.images, start, options))
+    try:
+        if continues:
             run.say("plan", "an interrupted run with the same images continues")
         else:
-            self._new_plan = stored
-            stored |= {"fingerprint": key, "unannotated": self.unannotated, **self._choose_scale(start, split)}
-            work_folder.write_plan(run.work, stored)
+            saved.unannotated, saved.working_px = unannotated, _choose_scale(run, start, split)
+            saved.write(run.work)
         for other in work_folder.other_runs(run.output):
             run.say("plan", f"an interrupted run with other images or options is kept in {other.name}")
-        settings = _with_scale(start.config, stored)
-        working_px = [stored["working_px"] or size for size in plan.working_sizes(split.train, settings)]
-        crops = plan.crop_settings(settings, run.seed)
-        network = load_weights(start)
-        tokens = self._choose_tokens(network, split, settings, crops, stored["working_px"])
-        network = with_tokens(network, tokens) if tokens != network.config.tokens else network
-        crops = replace(crops, max_nodes=tokens - 8)
-        chosen = ModelFolder(
-            start.path, replace(settings, settings={**settings.settings, "tokens": tokens}), start.hashes
-        )
-        measured = split.valid or split.train
-        predictor = Predictor(start, engine=ENGINE)
-        seconds = run.clock()
-        trees = measuring.predict_images(predictor, measured, run.check_stop)
-        seconds = (run.clock() - seconds) / len(measured)
-        before = measuring.score(trees, measured)
-        run.say("validation", f"start model: F1 {before['topo_f1']:.3f}", before)
-        some_plant = next(image for image in split.train if len(image.skeleton))
-        seen = views.make_views(split.valid or [some_plant], run.work / "views")
-        judged = [*seen, *(split.train[:MAX_JUDGED_TRAINING] if split.valid else ())]
-        groups = [number // views.VIEWS if number < len(seen) else number for number in range(len(judged))]
-        untimed = EndingTime(0.0, seconds, len(measured), len(judged), len(seen))
-        task = Task(
-            network=network,
-            chosen=chosen,
-            start=start,
-            split=split,
-            working_px=working_px,
-            crops=crops,
-            start_score=before["topo_f1"],
-            ending=untimed,
-            judged=judged,
-            groups=groups,
-            unannotated=others,
-            root=found.folder,
-        )
-        task = replace(task, ending=untimed._replace(export=self._rehearse(task)))
-        if self.on_gpu:
-            self._new_plan = None
-        train = train_on_gpu if self.on_gpu else train_on_cpu
-        return self._finish(found, task, train(run, task, stored), before, trees)
-
-    # ---- plan
-
-    def _say_split(self, split: plan.Split) -> None:
-        if split.valid:
-            names = ", ".join(image.name for image in split.valid[:5])
-            more = f" and {len(split.valid) - 5} more" if len(split.valid) > 5 else ""
-            self.run.say(
-                "plan", f"{len(split.train)} images for training, {len(split.valid)} for validation: {names}{more}"
-            )
+        task = _make_task(run, saved, found, split, others, start)
+        if on_gpu:
+            saved.begun = True
+            trained, parts = train_whole_network(run, task, saved), "all"
         else:
-            self.run.say(
-                "plan",
-                "no image is left for validation: training is short, and all figures are those of training images",
-            )
+            trained, parts = train_on_cached_features(run, task, saved), "all but the first stages of the backbone"
+    except TreeformerError:
+        if not (continues or saved.begun):
+            shutil.rmtree(run.work, ignore_errors=True)
+        raise
+    return result.write_model(run, found, task, trained, trained_parts=parts)
 
-    def _choose_scale(self, start: ModelFolder, split: plan.Split) -> dict[str, Any]:
-        """Return the fixed working size as `working_px`, 0 to keep the model's own rule."""
-        sizes = set(plan.working_sizes(split.train, start.config))
-        side = start.config.input_size
-        text = "as the start model chooses it"
-        fixed = 0
-        if start.config.scale_rule is not None and len(sizes) == 1 and max(split.train[0].size) > side:
-            images = [image for image in split.train if len(image.skeleton)][:SCALE_IMAGES]
-            (size,) = sizes
-            rule = self.run.figures(Predictor(start, engine=ENGINE), images)["topo_f1"]
-            settings = _with_scale(start.config, {"working_px": size})
-            predictor = Predictor(ModelFolder(start.path, settings, start.hashes), engine=ENGINE)
-            if self.run.figures(predictor, images)["topo_f1"] > rule + MIN_SCALE_GAIN:
-                fixed, text = size, f"{size} px, better than the rule of the start model on training images"
-        self.run.say("plan", f"working size: {text}")
-        return {"working_px": fixed}
 
-    def _choose_tokens(
-        self, network: TreeFormer, split: plan.Split, settings: ModelSettings, crops: CropSettings, fixed: int
-    ) -> int:
+def _say_split(run: Run, split: plan.Split) -> None:
+    if split.valid:
+        names = ", ".join(image.name for image in split.valid[:5])
+        more = f" and {len(split.valid) - 5} more" if len(split.valid) > 5 else ""
+        run.say("plan", f"{len(split.train)} images for training, {len(split.valid)} for validation: {names}{more}")
+    else:
+        run.say(
+            "plan", "no image is left for validation: training is short, and all figures are those of training images"
+        )
+
+
+def _make_task(
+    run: Run, saved: SavedRun, found: Survey, split: plan.Split, others: Sequence[Path], start: ModelFolder
+) -> Task:
+    """Choose the settings of the training, measure the start model, and rehearse the export."""
+    settings = _with_working_size(start.config, saved.working_px)
+    crops = plan.crop_settings(settings, run.seed)
+    network = load_weights(start)
+    if network.has_variable_tokens:
         images = (*split.train, *split.valid)
-        sizes = [fixed or size for size in plan.working_sizes(images, settings)]
-        if not network.has_variable_tokens:
-            return network.config.tokens
+        sizes = [saved.working_px or size for size in plan.working_sizes(images, settings)]
         tokens = plan.choose_tokens(images, sizes, crops, network.config.tokens)
         if tokens != network.config.tokens:
-            self.run.say("plan", f"tokens: {tokens} instead of {network.config.tokens}, because the images are dense")
-        return tokens
-
-    def _rehearse(self, task: Task) -> float:
-        """Write the graph, which does not depend on the training, and return the time of the final export, s."""
-        self.run.say("plan", "writing the graph of the network and measuring how long the model folder will take")
-        plain = Trained(task.network, 0.0)
-        if not (self._graph_folder / CONFIG).exists():
-            self._export(task, plain, self._graph_folder, int8=False)
-        self.run.check_stop()
-        folder = self.run.work / "rehearsal"
-        images = self._int8_images(task)
-        seconds = rehearse_export(
-            lambda some: self._export(task, plain, folder, images=some), images, 2 * INT8_CROPS, self.run.clock
-        )
-        shutil.rmtree(folder, ignore_errors=True)
-        return seconds
-
-    # ---- result
-
-    @property
-    def _graph_folder(self) -> Path:
-        """A model folder with the start model's weights and the graph of the new model."""
-        return self.run.work / "graph"
-
-    def _finish(
-        self, found: Survey, task: Task, trained: Trained, before: dict[str, float], start_trees: Sequence[Skeleton]
-    ) -> Outcome:
-        """Write the model folder, compare it with the start model as `predict` would run it, and keep the better."""
-        chosen, split = task.chosen, task.split
-        measured = split.valid or split.train
-        new = self.run.work / "model"
-        shutil.rmtree(new, ignore_errors=True)
-        after = before
-        predictions = start_trees
-        if trained.network is not None:
-            self.run.say("export", "writing the model folder")
-            folder = self._export(task, trained, new, images=self._int8_images(task))
-            self.run.check_stop()
-            folder, trees = self._judge_int8(folder, task, trained)
-            if folder.has_int8 and split.valid:  # the first view of every validation image is the image itself
-                predictions = trees[: views.VIEWS * len(measured) : views.VIEWS]
-            else:
-                predictions = measuring.predict_images(Predictor(folder, engine=ENGINE), measured, self.run.check_stop)
-            after = measuring.score(predictions, measured)
-        comparison = result.Comparison(before, after, measured, not split.valid)
-        kept = not comparison.improved
-        if kept:
-            shutil.rmtree(new, ignore_errors=True)
-            result.copy_start_model(task.start, new)
-            comparison = replace(comparison, after=before)
-            predictions = start_trees
-        overlays = result.write_overlays(new, measured, predictions)
-        used = (task.start if kept else chosen).config
-        size = "chosen per image" if used.scale_rule else f"{used.working_size} px"
-        text = result.card_text(
-            self.run.output.name,
-            found,
-            split.train,
-            comparison,
-            start=task.start,
-            kept_start=kept,
-            settings=[
-                *([] if kept or not task.unannotated else [("images with pseudo-labels", str(trained.labeled))]),
-                (
-                    "trained parts",
-                    "none" if kept else "all" if self.on_gpu else "all but the first stages of the backbone",
-                ),
-                ("working size", size),
-                ("tokens", str(used.settings.get("tokens"))),
-                *(
-                    []
-                    if kept or trained.node_threshold is None
-                    else [("node threshold", f"{trained.node_threshold:g}")]
-                ),
-                ("time", f"{self.run.elapsed / 60:.1f} minutes"),
-            ],
-            overlays=overlays,
-        )
-        result.write_card(new, text)
-        work_folder.publish(new, self.run.output)
-        for work in (self.run.work, *work_folder.other_runs(self.run.output)):
-            shutil.rmtree(work, ignore_errors=True)
-        final = dict(comparison.after)
-        figures = {"before_topo_f1": before["topo_f1"], "after_topo_f1": final["topo_f1"]}
-        if task.unannotated:
-            figures["pseudo_labels"] = 0 if kept else trained.labeled
-        where = "training" if not split.valid else "validation"
-        end = f"{self.run.output}: F1 {before['topo_f1']:.3f} before, {final['topo_f1']:.3f} after on {where} images"
-        if kept:
-            end += "; training did not help, so this is the start model"
-        self.run.listen(Report("done", end, 1, 1, 0.0, figures))
-        return Outcome(self.run.output, dict(before), final, kept, not split.valid)
-
-    def _judge_int8(self, folder: ModelFolder, task: Task, trained: Trained) -> tuple[ModelFolder, Sequence[Skeleton]]:
-        """Remove the 8-bit graph if it is worse than the network. Return the folder and the trees of that graph."""
-        trees = measuring.predict_images(Predictor(folder, engine=ENGINE), task.judged, self.run.check_stop)
-        loss = int8_loss(trained.judged, trees, task.judged, task.groups)
-        figures = f"F1 {-loss.mean:+.3f}, standard error {loss.error:.3f}, {len(task.judged)} images and views"
-        if not loss.is_too_large:
-            self.run.say("export", f"8-bit graph: {figures}")
-            return folder, trees
-        self.run.say("export", f"the 8-bit graph loses too much, left out: {figures}")
-        (folder.path / INT8_GRAPH).unlink()
-        return write_config(folder.path, folder.config), trees
-
-    def _int8_images(self, task: Task) -> Iterator[ImageArray]:
-        """Yield the images from which the ranges of the 8-bit graph are measured."""
-        own = replace(task.crops, synthetic_every=0)
-        for number in range(INT8_CROPS):
-            yield make_crop(number, task.split.train, task.working_px, own).image
-        yield from calibration_images(task.crops.side, INT8_CROPS)
-
-    def _export(
-        self, task: Task, trained: Trained, path: Path, *, int8: bool = True, images: Iterable[ImageArray] | None = None
-    ) -> ModelFolder:
-        """Write a model folder with the graph of an earlier one, if there is one."""
-        assert trained.network is not None
-        settings = sizes_and_thresholds(task.chosen) | {"edge_calibration": trained.calibration}
-        if trained.node_threshold is not None:
-            settings["node_threshold"] = trained.node_threshold
-        settings["version"] = f"{settings['version']}+{self.run.output.name}"[:100] if settings["version"] else ""
-        like = read_folder(self._graph_folder) if (self._graph_folder / CONFIG).exists() else task.start
-        return save_pretrained(trained.network.cpu(), path, int8=int8, images=images, like=like, **settings)
+            text = f"tokens: {tokens} instead of {network.config.tokens}, because the images are dense"
+            run.say("plan", text)
+            network = with_tokens(network, tokens)
+    tokens = network.config.tokens
+    settings = replace(settings, settings={**settings.settings, "tokens": tokens})
+    measured = split.valid or split.train
+    seconds = run.clock()
+    trees = measuring.predict_images(measuring.folder_predictor(start), measured, run.check_stop)
+    seconds = (run.clock() - seconds) / len(measured)
+    before = measuring.score(trees, measured)
+    run.say("validation", f"start model: F1 {before['topo_f1']:.3f}", before)
+    some_plant = next(image for image in split.train if len(image.skeleton))
+    seen = measuring.make_views(split.valid or [some_plant], run.work / "views")
+    judged = [*seen, *(split.train[:MAX_JUDGED_TRAINING] if split.valid else ())]
+    groups = [number // measuring.VIEWS if number < len(seen) else number for number in range(len(judged))]
+    untimed = ExportBudget(0.0, seconds, len(measured), len(judged), len(seen))
+    task = Task(
+        network=network,
+        chosen=ModelFolder(start.path, settings, start.hashes),
+        start=start,
+        split=split,
+        working_px=[saved.working_px or size for size in plan.working_sizes(split.train, settings)],
+        crops=replace(crops, max_nodes=tokens - 8),
+        before=before,
+        start_trees=trees,
+        budget=untimed,
+        judged=judged,
+        groups=groups,
+        unannotated=others,
+        root=found.folder,
+    )
+    return replace(task, budget=untimed._replace(export=result.rehearse(run, task)))
 
 
-def _with_scale(settings: ModelSettings, stored: dict[str, Any]) -> ModelSettings:
-    """Return settings with a fixed working size, if one was chosen."""
-    size = stored["working_px"]
+def _choose_scale(run: Run, start: ModelFolder, split: plan.Split) -> int:
+    """Return the fixed working size, px, or 0 to keep the model's own rule."""
+    sizes = set(plan.working_sizes(split.train, start.config))
+    text, fixed = "as the start model chooses it", 0
+    if start.config.scale_rule is not None and len(sizes) == 1 and max(split.train[0].size) > start.config.input_size:
+        images = [image for image in split.train if len(image.skeleton)][:SCALE_IMAGES]
+        (size,) = sizes
+        rule = run.figures(measuring.folder_predictor(start), images)["topo_f1"]
+        changed = ModelFolder(start.path, _with_working_size(start.config, size), start.hashes)
+        if run.figures(measuring.folder_predictor(changed), images)["topo_f1"] > rule + MIN_SCALE_GAIN:
+            fixed, text = size, f"{size} px, better than the rule of the start model on training images"
+    run.say("plan", f"working size: {text}")
+    return fixed
+
+
+def _with_working_size(settings: ModelSettings, size: int) -> ModelSettings:
+    """Return settings with a fixed working size, unless it is 0."""
     return replace(settings, working_size=size, scale_rule=None) if size else settings

@@ -13,7 +13,6 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,28 +20,25 @@ from treeformer import formats
 from treeformer._util.arrays import ImageArray
 from treeformer._util.images import open_image
 from treeformer.errors import TreeformerError
+from treeformer.finetuning import measuring
 from treeformer.finetuning.annotated import AnnotatedImage, shown_name
+from treeformer.finetuning.run import Report, Run, SavedRun, Task
 from treeformer.inference.predictor import Predictor
 from treeformer.inference.views import MAX_VIEWS, view_agreement
+from treeformer.models.treeformer import TreeFormer
 from treeformer.skeleton import Skeleton
 
 # Share of the images that are used: those whose views agree best.
 SHARE = 0.5
 MAX_IMAGES = 100
+# Share of the time that is left in which images are labeled.
+LABELING_SHARE = 0.25
 # What people are told before the training.
 LIMITS = f"at most {MAX_IMAGES} images are predicted for pseudo-labels; the {SHARE:.0%} whose views agree best are used"
 
 
 def label(predictor: Predictor, pixels: ImageArray) -> tuple[Skeleton, float]:
-    """Predict the views of an image and return the tree that agrees best with those of the others.
-
-    Args:
-        predictor: the model.
-        pixels: (H,W,3) uint8 RGB.
-
-    Returns:
-        The tree, px of the image, and the mean TOPO F1 between the trees of two views.
-    """
+    """Predict the views of an image and return the tree that agrees best with those of the others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nothing found is a tree as well
         tree = predictor.predict(pixels, views=MAX_VIEWS)
@@ -54,22 +50,10 @@ def label_images(
     images: Sequence[Path],
     root: Path,
     folder: Path,
-    known: dict[str, Any],
+    known: dict[str, float],
     after_each: Callable[[int], bool],
 ) -> None:
-    """Label images, and note the agreement of each.
-
-    Args:
-        predictor: the model.
-        images: the image files.
-        root: the folder of the images, for their names.
-        folder: receives the labels.
-        known: agreement by the name of the image. Images that it holds are not labeled again; the others are added.
-        after_each: called with the number of labeled images after each. It returns True to leave out the rest.
-
-    Raises:
-        OSError: if the disk is full.
-    """
+    """Label images, and note the agreement of each."""
     for number, path in enumerate(images):
         name = shown_name(path, root)
         if name not in known:
@@ -85,20 +69,9 @@ def label_images(
 
 
 def agreed(
-    images: Sequence[Path], root: Path, folder: Path, agreement: dict[str, Any], share: float = SHARE
+    images: Sequence[Path], root: Path, folder: Path, agreement: dict[str, float], share: float = SHARE
 ) -> list[AnnotatedImage]:
-    """Return the labeled images whose views agree best.
-
-    Args:
-        images: the image files.
-        root: the folder of the images, for their names.
-        folder: the labels that `label_images` wrote.
-        agreement: what `label_images` noted. Images without a predicted plant have 0 and are left out.
-        share: the share of the labeled images to return, rounded up.
-
-    Returns:
-        The images with their labels, the best agreement first.
-    """
+    """Return the labeled images whose views agree best."""
     labeled = [(path, shown_name(path, root)) for path in images if shown_name(path, root) in agreement]
     best = sorted(labeled, key=lambda one: -agreement[one[1]])[: math.ceil(share * len(labeled))]
     result = []
@@ -112,3 +85,32 @@ def agreed(
 def _label_file(folder: Path, name: str) -> Path:
     """Return the file of a label. Names of images in sub-folders have slashes."""
     return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.json"
+
+
+def label_unannotated(run: Run, task: Task, saved: SavedRun, network: TreeFormer, device: str) -> list[AnnotatedImage]:
+    """Label images without annotation, and return those on which views agree. Labels are kept for a resume."""
+    folder = run.work / "labels"
+    folder.mkdir(exist_ok=True)
+    order = np.random.default_rng(run.seed).permutation(len(task.unannotated))[:MAX_IMAGES]
+    images = [task.unannotated[index] for index in order]
+    if not saved.labeled:
+        began, limit = run.clock(), LABELING_SHARE * run.left
+
+        def after_each(count: int) -> bool:
+            saved.write(run.work)
+            run.listen(Report("labels", "", count, len(images)))
+            run.check_stop()
+            return run.clock() - began > limit
+
+        engine = measuring.LiveEngine(network, task.chosen, device=device)
+        predictor = Predictor(task.chosen, engine=engine)
+        label_images(predictor, images, task.root, folder, saved.agreement, after_each)
+        saved.labeled = True
+        saved.write(run.work)
+    agreement = saved.agreement
+    labeled = agreed(images, task.root, folder, agreement)
+    text = f"pseudo-labels: {len(labeled)} of {len(agreement)} images without corrected skeletons"
+    if labeled:
+        text += f", on which views agree with F1 {min(agreement[image.name] for image in labeled):.2f} or more"
+    run.say("labels", text, {"pseudo_labels": len(labeled)})
+    return labeled

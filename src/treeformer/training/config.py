@@ -21,6 +21,8 @@ MINIMUM = {
     "checkpoint_minutes": 0,
     "patience_epochs": 0,
     "epoch_images": 1,
+    "min_steps": 0,
+    "score_tolerance": 0,
     "seed": 0,
     "distillation.weight": 0,
     "distillation.label_weight": 0,
@@ -39,6 +41,7 @@ MINIMUM = {
     "data.workers": 0,
     "optimizer.learning_rate": 0,
     "optimizer.backbone_factor": 0,
+    "optimizer.neck_factor": 0,
     "optimizer.weight_decay": 0,
     "optimizer.warmup_steps": 0,
     "optimizer.clip_norm": 1e-9,
@@ -63,7 +66,9 @@ class OptimizerConfig:
     learning_rate: float = 5e-4
     """Peak learning rate, reached after the warm-up. No unit."""
     backbone_factor: float = 0.1
-    """Factor on the learning rate of the backbone, which usually starts from trained weights. No unit."""
+    """Factor on the learning rate of the backbone, which usually starts from trained weights. 0 freezes it. No unit."""
+    neck_factor: float = 1.0
+    """Factor on the learning rate of the neck. 0 freezes it. No unit."""
     weight_decay: float = 1e-4
     """Weight decay of AdamW for matrices and kernels. One-dimensional parameters (biases, norms) have none. No unit."""
     warmup_steps: int = 300
@@ -131,8 +136,13 @@ class TrainingConfig:
     """Epochs without improvement after which the run stops, as in the paper. 0 disables early stopping."""
     epoch_images: int = 100_000
     """Images per epoch. Images are generated or augmented on the fly, so an epoch is only a unit of patience."""
+    min_steps: int = 0
+    """Steps before which a lack of improvement does not stop the run."""
     score: Literal["topo_f1", "edge_f1"] = "topo_f1"
     """Validation metric that selects the best weights, in [0, 1]."""
+    score_tolerance: float = 0.0
+    """Later weights replace the best ones unless their score is lower by this or more. With few validation images small
+    differences are chance, and the learning rate falls, so that later weights are better on average."""
     precision: Literal["32", "bf16"] = "bf16"
     """Number format of the forward pass: float32, or bfloat16 autocast."""
     compile: bool = False

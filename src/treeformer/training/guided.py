@@ -31,6 +31,16 @@ class GuidedBatch(NamedTuple):
     guide: Guide | None
     is_new: bool = True
 
+    @property
+    def images(self) -> int:
+        """Number of images."""
+        return len(self.batch.images)
+
+    @property
+    def shape(self) -> torch.Size:
+        """What the step is compiled for."""
+        return self.batch.images.shape
+
 
 def guided_batches(
     batches: Iterable[Batch],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from treeformer._util.config import ConfigError, build
 from treeformer._util.locks import sole_lock
@@ -29,7 +29,7 @@ from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.backbone import load_backbone
 from treeformer.synthetic import PRESETS, make_image
 from treeformer.training import checkpoint
-from treeformer.training.config import OptimizerConfig, TrainingConfig
+from treeformer.training.config import TrainingConfig
 from treeformer.training.registry import MODELS
 from treeformer.training.step import Distillation
 
@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 WIDTHS = ("backbone_channels", "width", "fine_width", "heads", "feed_forward", "relation_hidden", "segment_channels")
 """Settings of a network's widths. If they differ, its weights are fitted to those of the wider network."""
+
+
+class OneProcess:
+    """What the loop needs of Fabric, for one process on a CPU: importing Fabric takes 5 s of CPU time."""
+
+    device = torch.device("cpu")
+    world_size, global_rank, is_global_zero = 1, 0, True
+
+    def barrier(self) -> None:
+        """Wait for no other process."""
 
 
 def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
@@ -221,28 +231,6 @@ def make_distillation(config: TrainingConfig, model: Any) -> Distillation | None
     )
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     return Distillation(teacher, settings.weight, settings.label_weight)
-
-
-def parameter_groups(model: nn.Module, settings: OptimizerConfig) -> list[dict[str, Any]]:
-    """Group parameters by learning rate and weight decay.
-
-    Args:
-        model: the model. Parameters of the submodule `backbone` have their own learning rate.
-        settings: learning rate and weight decay. One-dimensional parameters (biases, norms) have no weight decay.
-
-    Returns:
-        Parameter groups for a torch optimizer.
-    """
-    groups: dict[tuple[float, float], list[Tensor]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            factor = settings.backbone_factor if name.startswith("backbone.") else 1.0
-            decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((factor, decay), []).append(parameter)
-    return [
-        {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
-        for (factor, decay), parameters in groups.items()
-    ]
 
 
 def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:

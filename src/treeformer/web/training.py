@@ -1,7 +1,7 @@
 """Train on the corrections of the workspace: `treeformer finetune` as a child process.
 
 A process of its own can be ended at any time, and its memory is free afterwards. It prints one JSON object per line,
-see `treeformer.finetuning.progress.Report`. If the editor is killed, the process ends at its next line, because nobody
+see `treeformer.finetuning.run.Report`. If the editor is killed, the process ends at its next line, because nobody
 reads it. The new model is a folder in `.treeformer/models` of the results root.
 Results are not touched: to predict again with the new model is another request.
 """
@@ -66,7 +66,7 @@ class Status:
 
     Attributes:
         state: idle, running, done, failed or cancelled.
-        stage: what the process is doing, as in `treeformer.finetuning.progress`.
+        stage: what the process is doing, as in `treeformer.finetuning.run`.
         lines: its lines for people, the newest last; at the end of a failed run the reason.
         done: finished items of the stage.
         total: all items of the stage, 0 if unknown.

@@ -9,9 +9,9 @@ import pytest
 
 from tests.finetuning.conftest import draw_tree
 from treeformer._util.images import open_image
-from treeformer.finetuning import views
+from treeformer.finetuning import measuring
 from treeformer.finetuning.annotated import survey
-from treeformer.finetuning.views import RememberingEngine, best_threshold, make_views
+from treeformer.finetuning.measuring import RememberingEngine, best_threshold, make_views
 from treeformer.hub.model_folder import open_model
 from treeformer.inference.engine import RawPrediction
 
@@ -94,9 +94,9 @@ def test_the_threshold_is_not_below_that_of_the_candidates(start_model, tmp_path
 def test_a_cautious_threshold_needs_evidence(start_model, tmp_path, monkeypatch, f1, groups, expected):
     draw_tree(tmp_path, "a", 1)
     image = survey(tmp_path).images[0]
-    monkeypatch.setattr(views, "_at_thresholds", lambda *_: iter(f1.items()))
-    monkeypatch.setattr(views, "topo", lambda value, _: SimpleNamespace(f1=value))
-    assert views.cautious_threshold(None, open_model(start_model), [image] * len(groups), groups) == expected
+    monkeypatch.setattr(measuring, "_at_thresholds", lambda *_: iter(f1.items()))
+    monkeypatch.setattr(measuring, "topo", lambda value, _: SimpleNamespace(f1=value))
+    assert measuring.cautious_threshold(None, open_model(start_model), [image] * len(groups), groups) == expected
 
 
 def test_inputs_are_remembered_by_their_pixels():

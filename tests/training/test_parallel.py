@@ -7,8 +7,16 @@ import threading
 import pytest
 import torch
 
-from treeformer.finetuning.parallel import MAX_WORKERS, Replicas, Workers, usable_workers
-from treeformer.models.export import from_pretrained
+from treeformer.models import TreeFormer, TreeFormerConfig
+from treeformer.training.parallel import MAX_WORKERS, Replicas, Workers, usable_workers
+
+
+def small_network() -> TreeFormer:
+    """Return a network whose weights are the same in every call."""
+    torch.manual_seed(5)
+    return TreeFormer(
+        TreeFormerConfig.tiny(backbone_blocks=(1, 1), decoder_layers=1, relation_min_stride=16, tokens=24)
+    )
 
 
 def squared_distance(network, number):
@@ -19,10 +27,10 @@ def squared_distance(network, number):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_gradients_of_replicas_add_up_to_those_of_one_network(start_model, count):
-    expected = from_pretrained(start_model)
+def test_gradients_of_replicas_add_up_to_those_of_one_network(count):
+    expected = small_network()
     loss = sum(squared_distance(expected, number) for number in range(5))
-    network = from_pretrained(start_model)
+    network = small_network()
     replicas = Replicas(network, Workers(count))
     assert replicas.backward(squared_distance, range(5)) == pytest.approx(loss)
     for one, two in zip(network.parameters(), expected.parameters(), strict=True):
@@ -34,14 +42,14 @@ def test_gradients_of_replicas_add_up_to_those_of_one_network(start_model, count
     assert all(one.equal(p.grad) for one, p in zip(first, network.parameters(), strict=True)), "repeatable to the bit"
 
 
-def test_replicas_follow_the_weights_of_the_network(start_model):
-    network = from_pretrained(start_model)
+def test_replicas_follow_the_weights_of_the_network():
+    network = small_network()
     replicas = Replicas(network, Workers(2))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.fill_(2.0)
     assert all((p == 2.0).all() for p in replicas.replicas[1].parameters())
-    network.load_state_dict(from_pretrained(start_model).state_dict())
+    network.load_state_dict(small_network().state_dict())
     pairs = zip(network.parameters(), replicas.replicas[1].parameters(), strict=True)
     assert all(one.equal(two) and one is not two for one, two in pairs)
     assert all(one is two for one, two in zip(network.buffers(), replicas.replicas[1].buffers(), strict=True))

@@ -1,7 +1,7 @@
-"""Use all cores of a CPU by computing several crops at once, each on one thread.
+"""Use all cores of a CPU by computing several items of a batch at once, each on one thread.
 
-A crop has many small operations, which gain little from a second thread, and threads that wait for each other after
-every operation are slow if other programs use the cores as well. Crops side by side wait once per step.
+An item has many small operations, which gain little from a second thread, and threads that wait for each other after
+every operation are slow if other programs use the cores as well. Items side by side wait once per step.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
-
-from treeformer.models.treeformer import TreeFormer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,11 +22,7 @@ MAX_WORKERS = 4
 
 
 class Workers:
-    """Threads that share the cores.
-
-    Args:
-        count: number of threads.
-    """
+    """Threads that share the cores. A single worker is the calling thread."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -36,46 +30,27 @@ class Workers:
         self._pool = ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(threads))
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Call a function for all items. Return the results in the order of the items.
-
-        Args:
-            function: called in several threads at the same time, in this one if there is a single worker.
-            items: the items.
-
-        Returns:
-            The results. An error of the function is raised when its result is due.
-        """
+        """Call a function for all items. Return the results in the order of the items."""
         return map(function, items) if self.count == 1 else self._pool.map(function, items)
 
 
 def usable_workers() -> int:
-    """Return the number of crops to compute at the same time: one per core that torch uses, at most 4."""
+    """Return the number of items to compute at the same time: one per core that torch uses, at most 4."""
     return max(1, min(MAX_WORKERS, torch.get_num_threads()))
 
 
 class Replicas:
-    """A network and copies of it that share its weights, but have gradients of their own.
+    """A network and copies of it that share its weights, but have gradients of their own. Each worker has one."""
 
-    Args:
-        model: the network. Its weights are changed in place only.
-        workers: the threads. Each has one replica; the first one is the network itself.
-    """
-
-    def __init__(self, model: TreeFormer, workers: Workers) -> None:
+    def __init__(self, model: nn.Module, workers: Workers) -> None:
         self.model, self.workers = model, workers
         self.replicas = [model, *(_replica(model) for _ in range(workers.count - 1))]
 
-    def backward(self, work: Callable[[TreeFormer, Item], float], items: Sequence[Item]) -> float:
-        """Add the gradients of several items to the network.
+    def backward(self, work: Callable[[Any, Item], float], items: Sequence[Item]) -> float:
+        """Add the gradients of several items to the network, similar items beside each other. Return the loss.
 
-        The result depends on the number of workers, by rounding, but not on which of them is faster.
-
-        Args:
-            work: adds the gradient of one item to the network it is given, and returns the loss.
-            items: the items, with similar items beside each other.
-
-        Returns:
-            The sum of the losses.
+        `work` adds the gradient of one item to a replica and returns the loss. The result depends on the number of
+        workers, by rounding, but not on which of them is faster.
         """
 
         def share(index: int) -> float:
@@ -90,7 +65,7 @@ class Replicas:
         return loss
 
 
-def _replica(model: TreeFormer) -> TreeFormer:
+def _replica(model: nn.Module) -> nn.Module:
     """Return a copy whose parameters and buffers have the same storage as those of the model."""
     shared: dict[int, torch.Tensor] = {id(buffer): buffer for buffer in model.buffers()}
     for parameter in model.parameters():

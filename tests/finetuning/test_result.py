@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from treeformer.finetuning.annotated import survey
-from treeformer.finetuning.ending import RESERVE, EndingTime, Loss, int8_loss, rehearse_export
+from treeformer.finetuning.result import Loss, int8_loss, rehearse_export
+from treeformer.finetuning.run import RESERVE, ExportBudget
 
 
 @pytest.mark.parametrize("count", [2, 3, 16])
@@ -33,8 +34,8 @@ def test_a_rehearsal_with_two_images_foretells_an_export_with_more(count):
 
 
 def test_the_ending_counts_every_prediction():
-    ending = EndingTime(export=30.0, prediction=2.0, validated=2, judged=16, views=8)
-    assert ending.seconds(validation=10.0) == RESERVE * (30 + 2 * (16 + 3 * 2) + 10 * 16 / 8)
+    budget = ExportBudget(export=30.0, prediction=2.0, validated=2, judged=16, views=8)
+    assert budget.seconds(validation=10.0) == RESERVE * (30 + 2 * (16 + 3 * 2) + 10 * 16 / 8)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.finetuning.conftest import SIDE
-from treeformer.finetuning import finetune, full_training, views
+from treeformer.finetuning import finetune, measuring, plan, whole_network
 from treeformer.finetuning.annotated import survey
-from treeformer.finetuning.crops import CropSettings
-from treeformer.finetuning.progress import Report, ignore, never
+from treeformer.finetuning.plan import CropSettings
+from treeformer.finetuning.run import Report
 from treeformer.hub.model_folder import open_model
 from treeformer.models.export import load_weights
 
@@ -18,22 +18,22 @@ pytestmark = pytest.mark.usefixtures("one_thread", "short_runs")
 
 @pytest.mark.slow
 def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(full_training, "STEPS", 2)
-    monkeypatch.setattr(full_training, "VALIDATE_EVERY", 1)
-    monkeypatch.setattr(full_training, "BATCH_SIZE", 2)
-    monkeypatch.setattr(full_training, "DENSE_BATCH_SIZE", 2)
-    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+    monkeypatch.setattr(whole_network, "STEPS", 2)
+    monkeypatch.setattr(whole_network, "VALIDATE_EVERY", 1)
+    monkeypatch.setattr(whole_network, "BATCH_SIZE", 2)
+    monkeypatch.setattr(whole_network, "DENSE_BATCH_SIZE", 2)
+    monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     start = open_model(start_model)
     images = survey(drawings).images
-    full_training.write_scaled(images, [SIDE] * 6, tmp_path / "images", SIDE)
-    config = full_training.training_config(
+    whole_network.write_scaled(images, [SIDE] * 6, tmp_path / "images", SIDE)
+    config = whole_network.training_config(
         start, tmp_path / "images", 64, CropSettings(SIDE, 24), learning_rate=1e-3, workers=0, bf16=False
     )
     assert config.data.dense_every == 2
     assert config.data.dense_tokens == 64
     scores = iter([0.3, 0.2])
-    options = {"minutes": 5.0, "device": "cpu", "listen": ignore, "should_stop": never}
-    best, score = full_training.train_whole(
+    options = {"minutes": 5.0, "device": "cpu"}
+    best, score = whole_network.train_whole(
         config, tmp_path / "run", measure=lambda _: {"topo_f1": next(scores)}, **options
     )
     assert score == 0.3
@@ -43,7 +43,7 @@ def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path
 
 def test_pseudo_labels_are_a_source_of_their_own_in_a_longer_training(start_model, tmp_path):
     def config(**options):
-        return full_training.training_config(
+        return whole_network.training_config(
             open_model(start_model),
             tmp_path / "own",
             64,
@@ -70,10 +70,10 @@ def test_pseudo_labels_are_a_source_of_their_own_in_a_longer_training(start_mode
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes larger batches")
 def test_a_whole_run_in_the_mode_for_a_gpu(drawings, start_model, tmp_path, monkeypatch, improving):
     for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
-        monkeypatch.setattr(full_training, name, value)
-    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+        monkeypatch.setattr(whole_network, name, value)
+    monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")
-    monkeypatch.setattr(views, "cautious_threshold", lambda *_arguments: 0.45)
+    monkeypatch.setattr(measuring, "cautious_threshold", lambda *_arguments: 0.45)
     reports: list[Report] = []
     outcome = finetune.finetune(drawings, tmp_path / "mine", start=start_model, listen=reports.append)
     assert any("training the whole network on cpu" in report.message for report in reports)
