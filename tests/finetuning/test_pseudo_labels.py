@@ -67,7 +67,7 @@ def test_a_folder_without_other_images_or_a_machine_without_gpu_is_refused(
 def test_a_stopped_run_with_pseudo_labels_continues(helps, drawings, start_model, tmp_path, monkeypatch):
     from treeformer.finetuning import plan, whole_network
 
-    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
+    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "CROWDED_BATCH_SIZE": 2}.items():
         monkeypatch.setattr(whole_network, name, value)
     monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")  # the mode for a GPU runs on the CPU

@@ -21,7 +21,7 @@ def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path
     monkeypatch.setattr(whole_network, "STEPS", 2)
     monkeypatch.setattr(whole_network, "VALIDATE_EVERY", 1)
     monkeypatch.setattr(whole_network, "BATCH_SIZE", 2)
-    monkeypatch.setattr(whole_network, "DENSE_BATCH_SIZE", 2)
+    monkeypatch.setattr(whole_network, "CROWDED_BATCH_SIZE", 2)
     monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     start = open_model(start_model)
     images = survey(drawings).images
@@ -29,8 +29,8 @@ def test_the_mode_for_a_gpu_rehearsed_on_the_cpu(drawings, start_model, tmp_path
     config = whole_network.training_config(
         start, tmp_path / "images", 64, CropSettings(SIDE, 24), learning_rate=1e-3, workers=0, bf16=False
     )
-    assert config.data.dense_every == 2
-    assert config.data.dense_tokens == 64
+    assert config.data.crowded_every == 2
+    assert config.data.crowded_tokens == 64
     scores = iter([0.3, 0.2])
     options = {"minutes": 5.0, "device": "cpu"}
     best, score = whole_network.train_whole(
@@ -69,7 +69,7 @@ def test_pseudo_labels_are_a_source_of_their_own_in_a_longer_training(start_mode
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes larger batches")
 def test_a_whole_run_in_the_mode_for_a_gpu(drawings, start_model, tmp_path, monkeypatch, improving):
-    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "DENSE_BATCH_SIZE": 2}.items():
+    for name, value in {"STEPS": 2, "VALIDATE_EVERY": 1, "BATCH_SIZE": 2, "CROWDED_BATCH_SIZE": 2}.items():
         monkeypatch.setattr(whole_network, name, value)
     monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     monkeypatch.setattr(finetune, "_choose_device", lambda _device: "cuda")

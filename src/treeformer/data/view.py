@@ -35,7 +35,7 @@ class Source:
         augmentation: augmentation with the frame of the model's input, or None.
         spacing_px: node spacing to resample to, px; 0 keeps the nodes.
         grid_px: spacing of the grid whose crossings become nodes, px; 0 keeps the nodes.
-        dense_weight: the weight in dense batches.
+        crowded_weight: the weight in crowded batches.
     """
 
     dataset: CachedDataset | SyntheticDataset
@@ -44,7 +44,7 @@ class Source:
     augmentation: Augmentation | None
     spacing_px: float
     grid_px: float
-    dense_weight: float = 0.0
+    crowded_weight: float = 0.0
 
 
 @dataclass(frozen=True)

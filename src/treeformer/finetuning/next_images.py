@@ -108,14 +108,6 @@ def rank(
 ) -> list[tuple[int, float, float]]:
     """Rank images by expected gain, one after the other.
 
-    Args:
-        features: (F,) features of each candidate.
-        uncertainties: expected number of wrong edges of each. NaN is replaced by the median of the others.
-        annotated: (F,) features of the images that are annotated already.
-
-    Returns:
-        Index, expected gain and novelty of each candidate, in the order in which to annotate them.
-
     Example:
         >>> points = [np.array([0.0]), np.array([0.1]), np.array([5.0])]
         >>> [index for index, _, _ in rank(points, [3.0, 2.9, 1.0])]
@@ -160,14 +152,7 @@ def uncertainty(skeleton: Skeleton) -> float:
 
 
 def image_features(image: Image.Image) -> FloatArray:
-    """Describe the appearance of an image: colors on a grid, and how much structure there is in which direction.
-
-    Args:
-        image: the image.
-
-    Returns:
-        (104,): mean and standard deviation of each color in 4×4 cells, and the strength of edges in 8 directions.
-    """
+    """Return (104,): mean and deviation of each color in 4×4 cells, and the strength of edges in 8 directions."""
     thumbnail = image.convert("RGB").resize((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BOX)
     pixels = np.asarray(thumbnail, dtype=np.float64) / 255
     side = THUMBNAIL_PX // GRID

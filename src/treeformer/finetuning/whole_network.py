@@ -41,9 +41,9 @@ ANNOTATED_SHARE = 0.4
 PATIENCE = 5
 WARMUP_STEPS = 50
 BATCH_SIZE = 16
-DENSE_BATCH_SIZE = 8
-# Batches whose images have more nodes than this are dense: fewer images, more tokens.
-DENSE_FROM = 144
+CROWDED_BATCH_SIZE = 8
+# Batches whose images have more nodes than this are crowded: fewer images, more tokens.
+CROWDED_FROM = 144
 ZOOM = (0.7, 1.4)
 # Training lasts at least this long, s.
 MIN_SECONDS = 30.0
@@ -86,7 +86,7 @@ def training_config(
     for path, share in shares.items():
         weight = own * share
         train += [
-            replace(plain, path=str(path), weight=weight, dense_weight=weight, augmentation="strong", zoom=ZOOM),
+            replace(plain, path=str(path), weight=weight, crowded_weight=weight, augmentation="strong", zoom=ZOOM),
             replace(plain, path=str(path), weight=weight / 4),  # whole images, as in a first pass
         ]
     steps = STEPS if pseudo is None else LONGER_WITH_PSEUDO * STEPS
@@ -94,7 +94,7 @@ def training_config(
     if crops.synthetic_every:
         train.append(replace(plain, path="", split="train", presets=plan.SYNTHETIC_PRESETS, styles=("photo",)))
     ordinary = min(tokens, int(start.config.settings.get("tokens", tokens)))
-    dense = tokens > ordinary
+    crowded = tokens > ordinary
     return TrainingConfig(
         name="finetune",
         model="default",
@@ -103,11 +103,11 @@ def training_config(
         data=DataConfig(
             train=tuple(train),
             image_size=crops.side,
-            max_nodes=min(DENSE_FROM, ordinary - 8),
-            dense_every=2 if dense else 0,
-            dense_batch_size=DENSE_BATCH_SIZE,
-            dense_max_nodes=tokens - 32,
-            dense_tokens=tokens,
+            max_nodes=min(CROWDED_FROM, ordinary - 8),
+            crowded_every=2 if crowded else 0,
+            crowded_batch_size=CROWDED_BATCH_SIZE,
+            crowded_max_nodes=tokens - 32,
+            crowded_tokens=tokens,
             workers=workers,
         ),
         optimizer=OptimizerConfig(learning_rate=learning_rate, warmup_steps=WARMUP_STEPS, ema_decay=0.99),

@@ -34,9 +34,11 @@ class ImageWork:
         self.distillation = make_distillation(config, model)
         sources = [source for source in config.data.train if not source.path or source.path not in config.data.exclude]
         self.stream = MixtureDataset(sources, config.data, config.seed)
-        self.early: MixtureDataset | None = None
-        if config.data.early_steps:
-            self.early = MixtureDataset(sources, replace(config.data, image_size=config.data.early_size), config.seed)
+        self.warmup: MixtureDataset | None = None
+        if config.data.warmup_image_steps:
+            self.warmup = MixtureDataset(
+                sources, replace(config.data, image_size=config.data.warmup_image_size), config.seed
+            )
         self.skips = data.SkipReport()
 
     def launch(self, fabric: Fabric) -> None:
@@ -68,7 +70,7 @@ class ImageWork:
             world=fabric.world_size,
             workers=config.data.workers,
             pin=fabric.device.type == "cuda",
-            early=self.early,
+            warmup=self.warmup,
         )
         arriving = TimedBatches(on_device(strip_worker_tracebacks(loader), fabric.device))
         # A resumed run fills the pool of repeated batches anew, in another order.
@@ -96,7 +98,7 @@ class ImageWork:
         if self.fabric.world_size > 1:
             # With sums divided by the mean count, the mean gradient is the one of a single large batch.
             nodes = torch.as_tensor(self.fabric.all_reduce(nodes, reduce_op="mean"))
-        tokens = self.config.data.dense_tokens if batch.is_dense else None
+        tokens = self.config.data.crowded_tokens if batch.is_crowded else None
         if self.graphs is not None:  # each graph has gradients of its own, which it overwrites
             return self.graphs(batch, nodes, tokens, guide)
         self.model.zero_grad(set_to_none=True)

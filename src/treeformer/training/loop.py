@@ -66,44 +66,21 @@ def train(
     out: Path,
     *,
     resume: bool = False,
-    max_minutes: float | None = None,
-    training_minutes: float | None = None,
-    accelerator: str = "auto",
-    devices: int = 1,
+    max_minutes: float | None = None,  # of the whole run, over all calls; with `training_minutes`, of this call
+    training_minutes: float | None = None,  # of the training steps alone, over all calls
+    accelerator: str = "auto",  # or "cpu" or "cuda"
+    devices: int = 1,  # GPUs or CPU processes per machine
     machines: int = 1,
     show: Show | None = None,
-    measure: Measure | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-    say: Callable[[str], None] | None = None,
+    measure: Measure | None = None,  # of the model with averaged weights; None validates on `config.data.valid`
+    should_stop: Callable[[], bool] = lambda: False,  # asked after every step; stops the run as Ctrl-C does
+    say: Callable[[str], None] | None = None,  # receives lines for people; None prints them
 ) -> checkpoint.RunState:
     """Train until `config.steps`, a time limit, or no improvement for `config.patience_epochs`.
 
     The output folder receives checkpoint.safetensors (to resume from), best.safetensors (averaged weights of the best
-    validation), log.csv, and TensorBoard events if TensorBoard is installed.
-
-    Args:
-        config: the configuration of the run.
-        out: output folder.
-        resume: continue from the checkpoint in the output folder.
-        max_minutes: time limit of the whole run, over all calls, minutes. With `training_minutes`, time limit of this
-            call, after which the run can be resumed.
-        training_minutes: time limit of the training steps alone, over all calls, minutes.
-        accelerator: "auto", "cpu" or "cuda".
-        devices: number of GPUs or CPU processes per machine.
-        machines: number of machines.
-        show: called now and then with the step, the number of steps, and figures by name.
-        measure: called with the model with averaged weights; returns validation figures by name. None validates on
-            `config.data.valid`.
-        should_stop: asked after every step. If it returns True, the run stops as after Ctrl-C.
-        say: receives lines for people. None prints them.
-
-    Returns:
-        How far the run has come.
-
-    Raises:
-        TreeformerError: for a mistake in the configuration or an option, an unusable checkpoint, a diverged loss, or
-            another run that writes to the same folder.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM. The checkpoint has then been written.
+    validation), log.csv, and TensorBoard events if TensorBoard is installed. After Ctrl-C or SIGTERM the checkpoint is
+    written before the KeyboardInterrupt.
     """
     _check(out, resume, max_minutes, training_minutes)
     fabric = make_fabric(accelerator, devices, machines)

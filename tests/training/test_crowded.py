@@ -1,4 +1,4 @@
-"""Dense batches: they have their own shape and tokens, train, and continue exactly after a restart."""
+"""Crowded batches: they have their own shape and tokens, train, and continue exactly after a restart."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from treeformer.training.loop import train
 from treeformer.training.setup import batch_sizes
 from treeformer.training.step import CudaGraphSteps, TrainingStep
 
-DENSE = ["data.dense_every=2", "data.dense_batch_size=2", "data.dense_max_nodes=14", "data.dense_tokens=16"]
+CROWDED = ["data.crowded_every=2", "data.crowded_batch_size=2", "data.crowded_max_nodes=14", "data.crowded_tokens=16"]
 
 
 @pytest.fixture
-def dense_config(config_file, folder):
-    """Return a configuration whose second batch is dense, with the spacing that gives more than 8 nodes."""
+def crowded_config(config_file, folder):
+    """Return a configuration whose second batch is crowded, with the spacing that gives more than 8 nodes."""
     source = f"{{path: {folder}, split: ''"
-    sources = f"data.train=[{source}}}, {source}, spacing_px: 7, dense_weight: 1, weight: 0.001}}]"
-    return load_config(config_file, [*DENSE, sources, "steps=4", "validate_every=4"])
+    sources = f"data.train=[{source}}}, {source}, spacing_px: 7, crowded_weight: 1, weight: 0.001}}]"
+    return load_config(config_file, [*CROWDED, sources, "steps=4", "validate_every=4"])
 
 
 def no_validation(_model):
@@ -40,7 +40,7 @@ def no_validation(_model):
 
 
 @pytest.mark.slow
-def test_dense_batches_train_and_a_resumed_run_is_the_same(dense_config, tmp_path, monkeypatch):
+def test_crowded_batches_train_and_a_resumed_run_is_the_same(crowded_config, tmp_path, monkeypatch):
     seen = []
     forward = TreeFormer.forward
 
@@ -51,11 +51,11 @@ def test_dense_batches_train_and_a_resumed_run_is_the_same(dense_config, tmp_pat
         return output
 
     monkeypatch.setattr(TreeFormer, "forward", watch)
-    state = train(dense_config, tmp_path / "whole", accelerator="cpu", measure=no_validation)
+    state = train(crowded_config, tmp_path / "whole", accelerator="cpu", measure=no_validation)
     assert seen == [(4, 8, None, 8), (2, 14, 16, 16)] * 2
     assert (state.step, state.position) == (4, 12)
-    for steps in (1, 3, 4):  # interrupted before a dense batch and before an ordinary one
-        part = replace(dense_config, steps=4, validate_every=steps)
+    for steps in (1, 3, 4):  # interrupted before a crowded batch and before an ordinary one
+        part = replace(crowded_config, steps=4, validate_every=steps)
 
         def stop(_model, at=steps, config=part):
             if at < config.steps:
@@ -73,13 +73,13 @@ def test_dense_batches_train_and_a_resumed_run_is_the_same(dense_config, tmp_pat
         np.testing.assert_array_equal(array, parts[name], err_msg=name)
 
 
-def test_mistakes_are_one_line(config_file, dense_config):
-    with pytest.raises(ConfigError, match=r"data\.dense_tokens 8 is less than data\.dense_max_nodes 14"):
-        load_config(config_file, [*DENSE, "data.dense_tokens=8"])
-    with pytest.raises(ConfigError, match=r"data\.dense_batch_size 2 cannot be divided among 4 processes"):
-        batch_sizes(dense_config, SimpleNamespace(has_variable_tokens=True), 4)
+def test_mistakes_are_one_line(config_file, crowded_config):
+    with pytest.raises(ConfigError, match=r"data\.crowded_tokens 8 is less than data\.crowded_max_nodes 14"):
+        load_config(config_file, [*CROWDED, "data.crowded_tokens=8"])
+    with pytest.raises(ConfigError, match=r"data\.crowded_batch_size 2 cannot be divided among 4 processes"):
+        batch_sizes(crowded_config, SimpleNamespace(has_variable_tokens=True), 4)
     with pytest.raises(ConfigError, match="fixed number of tokens"):
-        batch_sizes(dense_config, SimpleNamespace(), 1)
+        batch_sizes(crowded_config, SimpleNamespace(), 1)
 
 
 def example(nodes: int, images: int) -> Batch:
@@ -120,10 +120,10 @@ def test_one_graph_is_captured_per_shape():
             return self.step(batch.images, batch.targets, node_count, self.tokens)
 
     steps = CudaGraphSteps(model, bf16=False, capture=EagerStep)
-    ordinary, dense, count = example(6, 3), example(12, 2), torch.tensor(6.0)
+    ordinary, crowded, count = example(6, 3), example(12, 2), torch.tensor(6.0)
     for _ in range(2):
         assert steps(ordinary, count)["loss"].isfinite()
-        assert steps(dense, count, 16)["loss"].isfinite()
+        assert steps(crowded, count, 16)["loss"].isfinite()
     first = next(iter(steps.graphs.values()))
     assert captured == [(3, None, None), (2, 16, first)]
     assert [graph.uses for graph in steps.graphs.values()] == [2, 2]
