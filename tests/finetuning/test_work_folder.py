@@ -8,6 +8,8 @@ import pytest
 
 from treeformer.errors import TreeformerError
 from treeformer.finetuning import finetune, measuring, result, work_folder
+from treeformer.finetuning.plan import Schedule
+from treeformer.finetuning.run import SavedRun
 from treeformer.finetuning.work_folder import check_output, lock_file_of, open_work_folder, other_runs, write_plan
 
 
@@ -31,6 +33,28 @@ def test_a_run_with_other_options_keeps_the_interrupted_one(tmp_path):
     (tmp_path / "-0123456789ab").mkdir()  # not ours
     assert len(other_runs(output)) == 1
     assert other_runs(tmp_path / "other") == []
+
+
+def test_the_record_of_an_earlier_version_is_continued(tmp_path):
+    """The names are those of version 0.1; `begun` is new."""
+    output = tmp_path / "mine"
+    folder, _ = open_work_folder(output, "key")
+    schedule = {"crops": 8, "steps": 4, "batch_size": 2, "validate_every": 2, "seconds": 10.0}
+    stored = {"fingerprint": "key", "unannotated": True, "working_px": 0, "limit": 900.0, "schedule": schedule}
+    write_plan(folder, stored | {"first": 0.5, "agreement": {"a.png": 0.75}, "labeled": True})
+    saved, continues = SavedRun.open(output, "key")
+    expected = SavedRun("key", True, 0, 900.0, Schedule(**schedule), 0.5, {"a.png": 0.75}, labeled=True)
+    assert continues
+    assert saved == expected
+    saved.write(folder)
+    assert SavedRun.open(output, "key") == (expected, True)
+    write_plan(folder, stored | {"schedule": {"crops": "many"}})
+    with pytest.raises(
+        TreeformerError,
+        match=r"plan\.json: schedule: crops must be a whole number, not 'many'; remove .*mine-finetune to ",
+    ):
+        SavedRun.open(output, "key")
+    assert SavedRun.open(tmp_path / "other", "key") == (SavedRun("key"), False)
 
 
 def test_a_folder_without_a_plan_is_begun_anew(tmp_path):

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from treeformer._util.config import build
+from treeformer._util.config import ConfigError, build
 from treeformer.decoding.calibration import EdgeCalibration
+from treeformer.errors import TreeformerError
 from treeformer.finetuning import measuring, plan, work_folder
 from treeformer.finetuning.annotated import AnnotatedImage
 from treeformer.hub.model_folder import ModelFolder
@@ -208,7 +209,10 @@ class SavedRun:
         folder, stored = work_folder.open_work_folder(output, fingerprint)
         if not stored:
             return cls(fingerprint), False
-        return build(cls, stored, str(folder / work_folder.PLAN)), True
+        try:
+            return build(cls, stored, str(folder / work_folder.PLAN)), True
+        except ConfigError as error:
+            raise TreeformerError(f"{error}; remove {folder} to begin anew") from None
 
     def write(self, folder: Path) -> None:
         """Write the record to the work folder."""
