@@ -139,7 +139,7 @@ def overrides(args: argparse.Namespace, name: str) -> list[str]:
     weights, options = ARMS[name]
     return [
         *('start_from=""', f"backbone_weights={getattr(args, weights)}", f"name={name}"),
-        *("data.dense_every=0", f"data.exclude=[{', '.join(LEFT_OUT)}]", "batch_size=64", "checkpoint_minutes=2"),
+        *("data.crowded_every=0", f"data.exclude=[{', '.join(LEFT_OUT)}]", "batch_size=64", "checkpoint_minutes=2"),
         *("optimizer.learning_rate=5e-4", f"data.workers={max(1, (usable_cores() - 1) // len(args.arms))}"),
         f"data.valid=[{{{DRAWINGS}, split: valid, count: 2}}]",
         f"model_options={json.dumps({'node_threshold': 0.3, 'tokens': 192} | options)}",
@@ -204,7 +204,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
 
         model.decode = record
         # Crowded images need more tokens than those of training.
-        with Validator(replace(config, data=replace(config.data, dense_every=1)), device) as validator:
+        with Validator(replace(config, data=replace(config.data, crowded_every=1)), device) as validator:
             rows[title] = validator.evaluate(model)[""]
             print(f"{name}: {title}, {len(rows[title])} of {len(validator.images)} images", flush=True)
         for index, skeleton in enumerate(found):

@@ -32,7 +32,7 @@ LEFT_OUT = ("data/barley-roots", "data/blender/vineyard", "data/blender/orchard"
 VARIANTS = {
     "none": [],
     # Half of the time at 1,367 images/s.
-    "384 px in the first half": ["data.early_size=384", "data.early_steps={early}"],
+    "384 px in the first half": ["data.warmup_image_size=384", "data.warmup_image_steps={early}"],
     "object tokens do not read the finest level": [
         "model_options={node_threshold: 0.3, tokens: 192, decoder_min_stride: 8}"
     ],
@@ -79,7 +79,7 @@ def command(args: argparse.Namespace, name: str, folder: Path, options: list[str
     values = [value.replace("{early}", early) for value in VARIANTS[name]]
     return [
         *(sys.executable, "-m", "treeformer.training", "configs/default.yaml", "-o", str(folder)),
-        *('start_from=""', f"backbone_weights={args.backbone}", "optimizer.learning_rate=5e-4", "data.dense_every=0"),
+        *('start_from=""', f"backbone_weights={args.backbone}", "optimizer.learning_rate=5e-4", "data.crowded_every=0"),
         *values,
         *options,
         *args.set,
@@ -113,7 +113,7 @@ def compile_all(args: argparse.Namespace) -> subprocess.Popen[bytes]:
     for number, name in enumerate(args.variants):
         folder = args.output / f"compiled-{number}"
         if not folder.exists() and not (args.output / name / "ended").exists():
-            early = ["data.early_steps=3"] if any("early" in value for value in VARIANTS[name]) else []
+            early = ["data.warmup_image_steps=3"] if any("early" in value for value in VARIANTS[name]) else []
             lines.append(shlex.join([*command(args, name, folder, [*few, "steps=4", "data.workers=2", *early])]))
     return subprocess.Popen("; ".join(lines) or "true", shell=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 

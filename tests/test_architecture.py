@@ -29,12 +29,12 @@ LEVELS = (
     {"models"},
     {"inference", "baselines"},
     {"timeseries", "training"},
-    {"teaching"},
+    {"finetuning"},
     {"web"},
     {"cli"},
 )
 AT_THE_ROOT = {"__init__.py", "__main__.py", "errors.py", "draw.py"}
-WITH_TORCH = {"nn", "models", "baselines", "training", "teaching"}
+WITH_TORCH = {"nn", "models", "baselines", "training", "finetuning"}
 # The few modules of other parts that use torch; they are imported on demand.
 TORCH_MODULES = {
     "data/loader.py",
@@ -49,15 +49,11 @@ TORCH_FREE_MODULES = {
     "training/command.py",
     "training/config.py",
     "training/__init__.py",
-    "teaching/__init__.py",
-    "teaching/annotated.py",
-    "teaching/crops.py",
-    "teaching/next_images.py",
-    "teaching/plan.py",
-    "teaching/progress.py",
-    "teaching/result.py",
-    "teaching/signals.py",
-    "teaching/work_folder.py",
+    "finetuning/__init__.py",
+    "finetuning/annotated.py",
+    "finetuning/next_images.py",
+    "finetuning/plan.py",
+    "finetuning/work_folder.py",
 }
 
 

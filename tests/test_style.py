@@ -48,7 +48,7 @@ Definition = Function | ast.ClassDef
 NOT_CONVERTED = tuple(
     f"src/treeformer/{name}"
     for name in (
-        *("cli", "decoding", "finetuning", "metrics", "models", "teaching", "training", "nn/backbone.py"),
+        *("cli", "decoding", "metrics", "models", "nn/backbone.py"),
         *(f"inference/{name}.py" for name in ("accumulator", "auto_scale", "evaluate", "options", "predictor")),
         *(f"inference/{name}.py" for name in ("prepare", "stream", "views")),
     )

@@ -129,7 +129,7 @@ def test_evaluate_two_folders(photos, tmp_path):
 
 def test_finetune(photos):
     pytest.importorskip("torch")
-    from treeformer.teaching.annotated import find_skeletons, survey
+    from treeformer.finetuning.annotated import find_skeletons, survey
 
     assert {image.name: file.name for image, file in find_skeletons(photos)} == TAKEN
     found = survey(photos)
@@ -211,7 +211,7 @@ def test_export_of_the_table(photos):
 
 def test_files_of_an_earlier_version_stay_corrections(photos):
     """Earlier versions stored `metadata.editor` with every save, and did not say what was saved."""
-    from treeformer.teaching.annotated import survey
+    from treeformer.finetuning.annotated import survey
 
     file = photos / "day1-untouched.json"
     old = treeformer.read(file)

@@ -10,11 +10,11 @@ import numpy as np
 from benchmarks.finetune.domains import CACHE, domain_images
 from PIL import Image
 
+from treeformer.finetuning import measuring, next_images
+from treeformer.finetuning.annotated import AnnotatedImage
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import correct_edges, topo
 from treeformer.skeleton import Skeleton
-from treeformer.teaching import measuring, next_images
-from treeformer.teaching.annotated import AnnotatedImage
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

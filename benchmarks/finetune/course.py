@@ -10,14 +10,21 @@ from pathlib import Path
 import torch
 from benchmarks.finetune.domains import CACHE
 
+from treeformer.finetuning import measuring, plan
+from treeformer.finetuning.annotated import survey
+from treeformer.finetuning.cached_features import (
+    OPTIMIZER,
+    CachedFeatures,
+    FeatureStore,
+    StoredCrops,
+    live_engine,
+    separate_backbone,
+    train_cached,
+)
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.models.export import load_weights
-from treeformer.teaching import measuring, plan, top_training, views
-from treeformer.teaching.annotated import survey
-from treeformer.teaching.crops import CropSettings, make_crop
-from treeformer.teaching.features import FeatureStore, separate_backbone
-from treeformer.teaching.progress import ignore
+from treeformer.training.parallel import Workers
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,27 +51,22 @@ def main(args: argparse.Namespace) -> None:
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     backbone = separate_backbone(network, args.trained_stages)
     stages, side = 3 - args.trained_stages, start.config.input_size
-    engine = measuring.LiveEngine(network, start, FeatureStore(args.cache / f"tiles-{stages}", backbone, side, stages))
+    engine = live_engine(network, start, FeatureStore(args.cache / f"tiles-{stages}", backbone, side, stages))
     train = plan.split_images(survey(args.train), 0).train
     test = survey(args.test).images[: args.test_images]
     tokens = network.config.tokens
-    settings = CropSettings(side, tokens - 8)
+    settings = plan.CropSettings(side, tokens - 8)
     store = FeatureStore(args.cache / f"course-{args.train.name}-{stages}", backbone, side, stages)
-    made: list[top_training.Crop] = []
     sizes = plan.working_sizes(train, start.config)
-    for number in range(args.crops):
-        sample = make_crop(number, train, sizes, settings)
-        made.append(
-            ((lambda number=number, sample=sample: store.get(str(number), lambda: sample.image)), sample.skeleton)
-        )  # type: ignore[misc]
-    thresholds = [round(start.config.node_threshold + step, 2) for step in views.THRESHOLD_STEPS]
+    crops = StoredCrops(store, lambda number: plan.make_crop(number, train, sizes, settings))
+    thresholds = [round(start.config.node_threshold + step, 2) for step in measuring.THRESHOLD_STEPS]
     print("| crops used | images | " + " | ".join(f"{one:g}" for one in thresholds) + " |")
     print("|" + " --- |" * (2 + len(thresholds)), flush=True)
     done = [0]
 
     def show() -> dict[str, float]:
         for name, images in (("training", train), ("others", test)):
-            remembering = views.RememberingEngine(engine)
+            remembering = measuring.RememberingEngine(engine)
             cells = []
             for one in thresholds:
                 changed = replace(start.config, node_threshold=one)
@@ -79,21 +81,15 @@ def main(args: argparse.Namespace) -> None:
     work = args.cache / f"work-course-{time.time_ns()}"
     work.mkdir(parents=True)
 
-    def validate() -> dict[str, float]:
+    def measure(_model: object) -> dict[str, float]:
         done[0] += every * args.batch
         return show()
 
-    top_training.train_top(
-        network,
-        made,
+    options = {"batch_size": args.batch, "max_tokens": tokens, "seed": 0, "workers": Workers(args.workers)}
+    train_cached(
+        CachedFeatures(network, crops, args.crops, **options),
         plan.Schedule(args.crops, steps, args.batch, every, 0.0),
-        top_training.Recipe(args.rate, neck_factor=args.neck, max_tokens=tokens),
         work,
-        seed=0,
-        side=side,
-        start_score=-1.0,
-        validate=validate,
-        listen=ignore,
-        should_stop=lambda: False,
-        workers=args.workers,
+        optimizer=replace(OPTIMIZER, learning_rate=args.rate, neck_factor=args.neck),
+        measure=measure,
     )

@@ -20,13 +20,13 @@ from benchmarks.finetune.choice import ranked
 from benchmarks.finetune.domains import domain_images
 
 from treeformer.errors import TreeformerError
+from treeformer.finetuning import whole_network
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.finetune import finetune
+from treeformer.finetuning.measuring import predict_images
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import differences
 from treeformer.metrics.report import Case, Report, evaluate_cases
-from treeformer.teaching import full_training
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.finetune import finetune
-from treeformer.teaching.measuring import predict_images
 
 MEASURES = ("topo_paper_f1", "topo_f1", "length_error")
 GAINS = ("topo_paper_f1", "topo_f1")
@@ -66,8 +66,8 @@ class Job:
     images: int = 0
     choice: int = 0
     order: str = "random"
-    steps: int = full_training.STEPS
-    rate: float = full_training.LEARNING_RATE
+    steps: int = whole_network.STEPS
+    rate: float = whole_network.LEARNING_RATE
     patient: bool = False
     unannotated: int = 0
 
@@ -89,8 +89,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--order", nargs="+", choices=ORDERS, default=["random"])
     parser.add_argument("--pool", type=int, default=30, help="random images per choice from which `next` may choose")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--steps", type=int, nargs="+", default=[full_training.STEPS])
-    parser.add_argument("--rates", type=float, nargs="+", default=[full_training.LEARNING_RATE])
+    parser.add_argument("--steps", type=int, nargs="+", default=[whole_network.STEPS])
+    parser.add_argument("--rates", type=float, nargs="+", default=[whole_network.LEARNING_RATE])
     parser.add_argument("--patient", action="store_true", help="do not stop if validation no longer improves")
     parser.add_argument("--max-minutes", type=float, help="time limit of each run")
     parser.add_argument(
@@ -233,10 +233,10 @@ def take_cores(parallel: int) -> None:
 
 def _run(args: argparse.Namespace, job: Job, start: Rows) -> dict[str, object]:
     """Fine-tune in this process and return the row of the table."""
-    full_training.STEPS, full_training.LEARNING_RATE = job.steps, job.rate
-    full_training.VALIDATE_EVERY = max(1, job.steps // 10)
+    whole_network.STEPS, whole_network.LEARNING_RATE = job.steps, job.rate
+    whole_network.VALIDATE_EVERY = max(1, job.steps // 10)
     if job.patient:
-        full_training.PATIENCE = 1000
+        whole_network.PATIENCE = 1000
     pool = domain_images(job.domain, "train", TRAINING_IMAGES + job.unannotated, args.cache, args.side)
     chosen = chosen_images(pool[:TRAINING_IMAGES], job, args.pool)
     folder, output = copy_images(chosen, args.cache, "-".join(job.key))

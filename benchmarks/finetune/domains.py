@@ -14,11 +14,11 @@ from treeformer.data.folder_dataset import FolderDataset, write_pair
 from treeformer.data.prepare import prepare
 from treeformer.data.prepare.barley_roots import plate_number
 from treeformer.data.synthetic_dataset import SyntheticDataset
+from treeformer.finetuning import measuring
+from treeformer.finetuning.annotated import AnnotatedImage
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
 from treeformer.synthetic import SPLITS
-from treeformer.teaching import measuring
-from treeformer.teaching.annotated import AnnotatedImage
 
 DATA = Path(os.environ.get("TREEFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CACHE = Path("/tmp/finetune-cache")

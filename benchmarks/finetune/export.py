@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from treeformer.finetuning import plan
 from treeformer.hub.model_folder import WEIGHTS, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.models import onnx_graph, quantize
 from treeformer.models.export import load_weights, write_weights
-from treeformer.teaching import plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,9 +12,9 @@ from benchmarks.finetune import table
 from benchmarks.finetune.curve import MEASURES, copy_images, measured_on, results, take_cores
 from benchmarks.finetune.domains import CACHE, public_images
 
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.finetune import finetune
 from treeformer.metrics import summarize
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.finetune import finetune
 
 # Test images first: the first fold is then the published split, if it has as many images.
 SPLITS = ("test", "valid", "train")

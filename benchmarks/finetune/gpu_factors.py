@@ -19,16 +19,14 @@ from benchmarks.finetune.domains import domain_images
 
 from treeformer._util.cores import usable_cores
 from treeformer.data.config import SourceConfig
+from treeformer.finetuning import measuring, plan, whole_network
+from treeformer.finetuning.annotated import AnnotatedImage
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics.report import Case, evaluate_cases
 from treeformer.models.export import load_trained, load_weights, with_tokens
 from treeformer.models.treeformer import TreeFormer
-from treeformer.teaching import full_training, measuring, plan, views
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import SYNTHETIC_PRESETS
-from treeformer.teaching.progress import ignore, never
 from treeformer.training.config import TrainingConfig
 
 Change = Callable[[TrainingConfig], TrainingConfig]
@@ -42,7 +40,7 @@ class Variant:
     """One way to train.
 
     Attributes:
-        change: changes the configuration of `full_training`.
+        change: changes the configuration of `whole_network`.
         images: number of the annotated images that are trained on.
         runs: number of runs with other seeds, whose weights are averaged.
         share: share of the trained weights in a mean with those of the start model.
@@ -116,8 +114,8 @@ LONGER = all_of(optimizer(backbone_factor=0.3), fields(batch_size=32, steps=300)
 
 FACTORS: Mapping[str, Variant] = {
     "base": Variant(),
-    "rate / 2": Variant(optimizer(learning_rate=full_training.LEARNING_RATE / 2)),
-    "rate x 2": Variant(optimizer(learning_rate=full_training.LEARNING_RATE * 2)),
+    "rate / 2": Variant(optimizer(learning_rate=whole_network.LEARNING_RATE / 2)),
+    "rate x 2": Variant(optimizer(learning_rate=whole_network.LEARNING_RATE * 2)),
     "rate of the backbone x 3": Variant(optimizer(backbone_factor=0.3)),
     "rate of the backbone x 10": Variant(optimizer(backbone_factor=1.0)),
     "three stages frozen": Variant(frozen(3)),
@@ -126,7 +124,7 @@ FACTORS: Mapping[str, Variant] = {
     "four times as many whole images": Variant(whole_images(4.0)),
     "no synthetic images": Variant(synthetic(0.0)),
     "four times as many synthetic images": Variant(synthetic(4.0)),
-    "synthetic rows of trees, too": Variant(synthetic(1.0, (*SYNTHETIC_PRESETS, "orchard-row", "potted-shoot"))),
+    "synthetic rows of trees, too": Variant(synthetic(1.0, (*plan.SYNTHETIC_PRESETS, "orchard-row", "potted-shoot"))),
     "300 steps": Variant(fields(steps=300)),
     "600 steps": Variant(fields(steps=600)),
     "batches of 32": Variant(fields(batch_size=32)),
@@ -139,7 +137,7 @@ FACTORS: Mapping[str, Variant] = {
     "longer, rate of the backbone x 10": Variant(all_of(LONGER, optimizer(backbone_factor=1.0))),
     "longer, weaker changes of colors": Variant(all_of(LONGER, own_sources(augmentation="roots"))),
     "longer, more whole images": Variant(all_of(LONGER, whole_images(4.0))),
-    "longer, rate x 2": Variant(all_of(LONGER, optimizer(learning_rate=full_training.LEARNING_RATE * 2))),
+    "longer, rate x 2": Variant(all_of(LONGER, optimizer(learning_rate=whole_network.LEARNING_RATE * 2))),
     "longer, all ten images": Variant(LONGER, images=10),
     "longer, mean with the start model, 0.8": Variant(LONGER, share=0.8),
 }
@@ -206,16 +204,16 @@ def trained(variant: Variant, start: ModelFolder, chosen: list[AnnotatedImage], 
     crops = replace(plan.crop_settings(start.config), side=side)
     tokens = plan.choose_tokens(images, sizes, crops, network.config.tokens)
     crops = replace(crops, max_nodes=tokens - 8)
-    full_training.write_scaled(images, sizes, folder / "images", side)
+    whole_network.write_scaled(images, sizes, folder / "images", side)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     weights: list[dict[str, np.ndarray]] = []
     for seed in range(variant.runs):
-        config = full_training.training_config(
+        config = whole_network.training_config(
             start,
             folder / "images",
             tokens,
             replace(crops, seed=seed),
-            learning_rate=full_training.LEARNING_RATE,
+            learning_rate=whole_network.LEARNING_RATE,
             workers=max(1, usable_cores() - 1) if device == "cuda" else 0,
             bf16=device == "cuda",
         )
@@ -236,24 +234,22 @@ def trained(variant: Variant, start: ModelFolder, chosen: list[AnnotatedImage], 
 
 def train_to_the_end(config: TrainingConfig, folder: Path) -> Path:
     """Train without validation, and return the file of the weights."""
-    weights, _ = full_training.train_whole(
+    weights, _ = whole_network.train_whole(
         replace(config, validate_every=config.steps),
         folder,
         minutes=60,
         device="cuda" if torch.cuda.is_available() else "cpu",
         measure=lambda model: {"topo_f1": 0.0},
-        listen=ignore,
-        should_stop=never,
     )
     assert weights is not None
     return weights
 
 
-def live(network: TreeFormer, start: ModelFolder) -> tuple[views.RememberingEngine, ModelFolder]:
+def live(network: TreeFormer, start: ModelFolder) -> tuple[measuring.RememberingEngine, ModelFolder]:
     """Return a network as an engine, and the settings of the start model for it."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     folder = ModelFolder(start.path, replace(start.config, settings=dataclasses.asdict(network.config)), start.hashes)
-    return views.RememberingEngine(measuring.LiveEngine(network.to(device), folder, device=device)), folder
+    return measuring.RememberingEngine(measuring.LiveEngine(network.to(device), folder, device=device)), folder
 
 
 def measure(

@@ -17,13 +17,13 @@ from benchmarks.finetune.domains import domain_images
 from benchmarks.finetune.gpu_factors import TRAINED, live, measure, train_to_the_end
 
 from treeformer._util.cores import usable_cores
+from treeformer.finetuning import plan, pseudo_labels, whole_network
+from treeformer.finetuning.annotated import AnnotatedImage
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import topo
 from treeformer.models.export import load_trained, load_weights
 from treeformer.models.treeformer import TreeFormer
-from treeformer.teaching import full_training, plan, pseudo_labels
-from treeformer.teaching.annotated import AnnotatedImage
 
 SPLITS = ("valid", "test")
 STAGES = ("start model", "first", "second, from the first", "second, from the start model")
@@ -123,16 +123,16 @@ def _train(
     crops = replace(plan.crop_settings(start.config), side=side)
     sizes = plan.working_sizes(images, start.config)
     tokens = plan.choose_tokens(images, sizes, crops, load_weights(start).config.tokens)
-    full_training.write_scaled(images, sizes, folder / "images", side)
+    whole_network.write_scaled(images, sizes, folder / "images", side)
     if labeled:
-        full_training.write_scaled(labeled, plan.working_sizes(labeled, start.config), folder / "labeled", side)
+        whole_network.write_scaled(labeled, plan.working_sizes(labeled, start.config), folder / "labeled", side)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = full_training.training_config(
+    config = whole_network.training_config(
         start,
         folder / "images",
         tokens,
         replace(crops, max_nodes=tokens - 8),
-        learning_rate=full_training.LEARNING_RATE,
+        learning_rate=whole_network.LEARNING_RATE,
         workers=max(1, usable_cores() - 1) if device == "cuda" else 0,
         bf16=device == "cuda",
         pseudo=folder / "labeled" if labeled else None,

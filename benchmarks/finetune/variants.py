@@ -11,15 +11,23 @@ from pathlib import Path
 import torch
 from benchmarks.finetune.domains import measure
 
+from treeformer.finetuning import plan
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.cached_features import (
+    OPTIMIZER,
+    CachedFeatures,
+    FeatureStore,
+    StoredCrops,
+    live_engine,
+    separate_backbone,
+    train_cached,
+)
 from treeformer.hub.model_folder import ModelFolder, open_model
 from treeformer.inference.predictor import Predictor
 from treeformer.metrics import differences
 from treeformer.models.export import load_weights, with_tokens
-from treeformer.teaching import measuring, plan, top_training
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import CropSettings, make_crop
-from treeformer.teaching.features import FeatureStore, separate_backbone
-from treeformer.teaching.progress import ignore
+from treeformer.training.config import OptimizerConfig
+from treeformer.training.parallel import Workers
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class Variant:
 
     Attributes:
         name: name in the table.
-        recipe: learning rates, averaging and tokens.
+        optimizer: learning rates and averaging.
         trained_stages: trained stages of the backbone.
         synthetic_every: one of so many crops is synthetic, 0 for none.
         max_nodes: nodes per crop; denser crops are replaced by smaller windows.
@@ -36,24 +44,25 @@ class Variant:
     """
 
     name: str
-    recipe: top_training.Recipe
+    optimizer: OptimizerConfig = OPTIMIZER
     trained_stages: int = 0
     synthetic_every: int = plan.SYNTHETIC_EVERY
     max_nodes: int = 440
     steps_factor: float = 1.0
 
 
-BASE = Variant("base", top_training.Recipe(plan.LEARNING_RATE, max_tokens=448))
+TOKENS = 448
+BASE = Variant("base")
 FACTORS = (
     BASE,
-    replace(BASE, name="rate / 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate / 5)),
-    replace(BASE, name="rate x 5", recipe=replace(BASE.recipe, learning_rate=BASE.recipe.learning_rate * 5)),
-    replace(BASE, name="no averaging", recipe=replace(BASE.recipe, average_decay=0.0)),
-    replace(BASE, name="averaging 0.99", recipe=replace(BASE.recipe, average_decay=0.99)),
+    replace(BASE, name="rate / 5", optimizer=replace(OPTIMIZER, learning_rate=OPTIMIZER.learning_rate / 5)),
+    replace(BASE, name="rate x 5", optimizer=replace(OPTIMIZER, learning_rate=OPTIMIZER.learning_rate * 5)),
+    replace(BASE, name="no averaging", optimizer=replace(OPTIMIZER, ema_decay=0.0)),
+    replace(BASE, name="averaging 0.99", optimizer=replace(OPTIMIZER, ema_decay=0.99)),
     replace(BASE, name="at most 144 nodes per crop", max_nodes=144),
     replace(BASE, name="no synthetic crops", synthetic_every=0),
     replace(BASE, name="half synthetic crops", synthetic_every=2),
-    replace(BASE, name="neck frozen", recipe=replace(BASE.recipe, neck_factor=0.0)),
+    replace(BASE, name="neck frozen", optimizer=replace(OPTIMIZER, neck_factor=0.0)),
     replace(BASE, name="last stage trained", trained_stages=1),
     replace(BASE, name="half the steps", steps_factor=0.5),
 )
@@ -76,45 +85,36 @@ def run(
     """Train one variant and return its row of the table; None if the deadline came first. It can be continued."""
     began = time.monotonic()
     start = open_model(model)
-    network = with_tokens(load_weights(start), 448)
+    network = with_tokens(load_weights(start), TOKENS)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     backbone = separate_backbone(network, variant.trained_stages)
     stages = 3 - variant.trained_stages
     sizes = {"input_size": side, "working_size": side, "scale_rule": None}
-    settings = replace(start.config, settings={**start.config.settings, "tokens": 448}, **sizes)
+    settings = replace(start.config, settings={**start.config.settings, "tokens": TOKENS}, **sizes)
     folder = ModelFolder(start.path, settings, start.hashes)
     tiles = FeatureStore(cache / f"tiles-{side}-{stages}", backbone, side, stages)
-    predictor = Predictor(folder, engine=measuring.LiveEngine(network, folder, tiles))
+    predictor = Predictor(folder, engine=live_engine(network, folder, tiles))
     before_rows = measure(predictor, test)
-    crops = CropSettings(side, variant.max_nodes, synthetic_every=variant.synthetic_every, seed=choice)
+    crops = plan.CropSettings(side, variant.max_nodes, synthetic_every=variant.synthetic_every, seed=choice)
     name = f"crops-{domain}-{len(train)}-{choice}-{variant.max_nodes}-{variant.synthetic_every}-{stages}-{side}"
     store = FeatureStore(cache / name, backbone, side, stages)
     count = crops_per_image * len(train)
-    made: list[top_training.Crop] = []
+    stored = StoredCrops(store, lambda number: plan.make_crop(number, train, [side] * len(train), crops))
     for number in range(count):
         if time.monotonic() > deadline:
             return None
-        sample = make_crop(number, train, [side] * len(train), crops)
-        made.append(
-            ((lambda number=number, sample=sample: store.get(str(number), lambda: sample.image)), sample.skeleton)
-        )  # type: ignore[misc]
+        stored.skeleton(number)
     batch = 2
     steps = max(1, round(variant.steps_factor * image_steps / batch))
-    schedule = plan.Schedule(count, steps, batch, steps + 1, 0.0)
-    work = cache / f"work-{name}-{variant.name.replace(' ', '-').replace('/', 'by')}"
-    work.mkdir(exist_ok=True)
+    folder_name = f"work-{name}-{variant.name.replace(' ', '-').replace('/', 'by')}"
+    options = {"batch_size": batch, "max_tokens": TOKENS, "seed": choice, "workers": Workers(1)}
+    (cache / folder_name).mkdir(exist_ok=True)
     try:
-        top_training.train_top(
-            network,
-            made,
-            schedule,
-            variant.recipe,
-            work,
-            seed=choice,
-            side=side,
-            start_score=0.0,
-            validate=None,
-            listen=ignore,
+        train_cached(
+            CachedFeatures(network, stored, count, **options),
+            plan.Schedule(count, steps, batch, steps + 1, 0.0),
+            cache / folder_name,
+            optimizer=variant.optimizer,
             should_stop=lambda: time.monotonic() > deadline,
         )
     except KeyboardInterrupt:

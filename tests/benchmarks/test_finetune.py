@@ -16,10 +16,10 @@ from benchmarks.finetune.variants import BASE, FACTORS
 
 from treeformer import Skeleton, synthetic
 from treeformer.data.folder_dataset import write_pair
+from treeformer.finetuning import plan, whole_network
+from treeformer.finetuning.annotated import AnnotatedImage
+from treeformer.finetuning.plan import CropSettings
 from treeformer.hub.model_folder import open_model
-from treeformer.teaching import full_training
-from treeformer.teaching.annotated import AnnotatedImage
-from treeformer.teaching.crops import CropSettings
 
 
 def test_density_counts_nodes_and_views_above_a_limit():
@@ -53,7 +53,7 @@ def test_every_factor_has_a_name_of_its_own_and_one_change():
 
 
 def test_every_factor_of_the_gpu_mode_changes_the_recipe_in_its_own_way():
-    base = full_training.training_config(
+    base = whole_network.training_config(
         open_model("small"), Path("images"), 256, CropSettings(512, 248), learning_rate=2e-4, workers=0, bf16=False
     )
     found = [
@@ -83,7 +83,7 @@ def test_a_factor_is_trained_and_its_weights_are_averaged(tmp_path, monkeypatch)
     from treeformer.models.export import load_weights, save_pretrained
 
     monkeypatch.setattr(onnx_graph, "write_graphs", lambda folder, *_, **__: (folder / "model.onnx").touch())
-    monkeypatch.setattr(full_training, "SYNTHETIC_PRESETS", ("seedling",))
+    monkeypatch.setattr(plan, "SYNTHETIC_PRESETS", ("seedling",))
     config = TreeFormerConfig.tiny(backbone_blocks=(1, 1), decoder_layers=1, relation_min_stride=16, tokens=64)
     sizes = {"input_size": 64, "working_size": 64, "node_threshold": 0.3, "candidate_threshold": 0.1}
     start = save_pretrained(TreeFormer(config).eval(), tmp_path / "start", int8=False, **sizes)

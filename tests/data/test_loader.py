@@ -17,7 +17,7 @@ from treeformer.data.config import DataConfig, SourceConfig
 from treeformer.data.loader import BatchPlan, BatchSizes, ResumableSampler, shut_down, training_loader
 from treeformer.data.mixture import MixtureDataset
 
-SIZES = BatchSizes(4, dense=2, dense_every=3)
+SIZES = BatchSizes(4, crowded=2, crowded_every=3)
 
 
 def plans(count: int, sizes: BatchSizes = SIZES, **options: int) -> list[BatchPlan]:
@@ -27,7 +27,7 @@ def plans(count: int, sizes: BatchSizes = SIZES, **options: int) -> list[BatchPl
 
 def test_every_third_batch_is_dense_and_no_position_is_left_out():
     found = plans(9)
-    assert [plan.is_dense for plan in found] == [False, False, True] * 3
+    assert [plan.is_crowded for plan in found] == [False, False, True] * 3
     assert [len(plan.positions) for plan in found] == [4, 4, 2] * 3
     assert [position for plan in found for position in plan.positions] == list(range(30))
     assert SIZES.mean == pytest.approx(10 / 3)
@@ -47,18 +47,18 @@ def test_a_restart_continues_with_the_next_batch(done):
 
 def test_processes_share_the_positions_of_a_step():
     one = plans(6)
-    halves = [plans(6, BatchSizes(2, dense=1, dense_every=3), rank=rank, world=2) for rank in range(2)]
+    halves = [plans(6, BatchSizes(2, crowded=1, crowded_every=3), rank=rank, world=2) for rank in range(2)]
     for whole, *parts in zip(one, *halves, strict=True):
         assert [position for part in parts for position in part.positions] == list(whole.positions)
-        assert {part.is_dense for part in parts} == {whole.is_dense}
+        assert {part.is_crowded for part in parts} == {whole.is_crowded}
 
 
 def stream(**changes) -> MixtureDataset:
     sources = [
         SourceConfig(weight=3, presets=("paper",)),
-        SourceConfig(weight=1, dense_weight=1, presets=("orchard", "vine"), grid_px=24),
+        SourceConfig(weight=1, crowded_weight=1, presets=("orchard", "vine"), grid_px=24),
     ]
-    settings = {"image_size": 128, "max_nodes": 40, "dense_every": 2, "dense_max_nodes": 90} | changes
+    settings = {"image_size": 128, "max_nodes": 40, "crowded_every": 2, "crowded_max_nodes": 90} | changes
     return MixtureDataset(sources, DataConfig(**settings), seed=3)
 
 
@@ -82,24 +82,24 @@ def test_workers_that_abort_while_they_end_do_not_end_the_run():
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_have_the_shape_of_their_kind(workers):
     """Batches are the same for any number of worker processes."""
-    loader = training_loader(stream(), BatchSizes(3, dense=2, dense_every=2), workers=workers)
+    loader = training_loader(stream(), BatchSizes(3, crowded=2, crowded_every=2), workers=workers)
     try:
-        ordinary, dense, third = itertools.islice(loader, 3)
+        ordinary, crowded, third = itertools.islice(loader, 3)
     finally:
         shut_down(loader)
-    assert [batch.is_dense for batch in (ordinary, dense, third)] == [False, True, False]
+    assert [batch.is_crowded for batch in (ordinary, crowded, third)] == [False, True, False]
     assert ordinary.images.shape == third.images.shape == (3, 3, 128, 128)
     assert ordinary.images.dtype == torch.uint8
-    assert dense.images.shape == (2, 3, 128, 128)
+    assert crowded.images.shape == (2, 3, 128, 128)
     assert ordinary.targets.points.shape == third.targets.points.shape == (3, 40, 2)
-    assert dense.targets.points.shape == (2, 90, 2)
-    assert (dense.targets.mask.sum(1) > 40).all(), "dense batches have images that do not fit ordinary ones"
+    assert crowded.targets.points.shape == (2, 90, 2)
+    assert (crowded.targets.mask.sum(1) > 40).all(), "crowded batches have images that do not fit ordinary ones"
     again = stream()
     for position, (name, image) in enumerate(zip(ordinary.names, ordinary.images, strict=True)):
         sample, _ = again[position]
         assert name == sample.name
         assert (image.permute(1, 2, 0).numpy() == sample.image).all()
-    sample, _ = again.draw(3, dense=True)
-    assert (dense.images[0].permute(1, 2, 0).numpy() == sample.image).all()
+    sample, _ = again.draw(3, crowded=True)
+    assert (crowded.images[0].permute(1, 2, 0).numpy() == sample.image).all()
     # Rendered plants have radii.
-    assert dense.targets.radius[dense.targets.mask].isfinite().all()
+    assert crowded.targets.radius[crowded.targets.mask].isfinite().all()

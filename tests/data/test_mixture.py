@@ -125,12 +125,12 @@ def test_an_unreadable_skeleton_is_skipped(tmp_path):
     assert isinstance(skipped, Skipped)
 
 
-def test_dense_batches_need_a_source(tmp_path):
-    with pytest.raises(ConfigError, match="positive dense_weight"):
-        MixtureDataset([ORCHARD], DataConfig(image_size=SIDE, dense_every=4), 0)
+def test_crowded_batches_need_a_source(tmp_path):
+    with pytest.raises(ConfigError, match="positive crowded_weight"):
+        MixtureDataset([ORCHARD], DataConfig(image_size=SIDE, crowded_every=4), 0)
     stream = MixtureDataset([ORCHARD], DataConfig(image_size=SIDE), 0)
     with pytest.raises(TreeformerError, match="not configured"):
-        stream.draw(0, dense=True)
+        stream.draw(0, crowded=True)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf])
@@ -138,15 +138,15 @@ def test_weights_of_sources_are_positive_and_finite(weight):
     with pytest.raises(ConfigError, match="weight of a source must be positive"):
         MixtureDataset([replace(ORCHARD, weight=weight), ORCHARD], DataConfig(image_size=SIDE), 0)
     if weight != 0:
-        dense = [replace(ORCHARD, dense_weight=weight), replace(ORCHARD, dense_weight=1.0)]
-        with pytest.raises(ConfigError, match="positive dense_weight"):
-            MixtureDataset(dense, DataConfig(image_size=SIDE, dense_every=4), 0)
+        dense = [replace(ORCHARD, crowded_weight=weight), replace(ORCHARD, crowded_weight=1.0)]
+        with pytest.raises(ConfigError, match="positive crowded_weight"):
+            MixtureDataset(dense, DataConfig(image_size=SIDE, crowded_every=4), 0)
 
 
-def test_validation_keeps_dense_images_if_there_are_dense_batches(rendered):
-    source = SourceConfig(presets=("orchard",), grid_px=16, split="valid", count=6, dense_weight=1)
+def test_validation_keeps_crowded_images_if_there_are_crowded_batches(rendered):
+    source = SourceConfig(presets=("orchard",), grid_px=16, split="valid", count=6, crowded_weight=1)
     few = EvalDataset([source], DataConfig(image_size=SIDE, max_nodes=45))
-    many = EvalDataset([source], DataConfig(image_size=SIDE, max_nodes=45, dense_every=4))
+    many = EvalDataset([source], DataConfig(image_size=SIDE, max_nodes=45, crowded_every=4))
     assert sum(few[index][0] is not None for index in range(6)) < 6
     assert all(many[index][0] is not None for index in range(6))
 

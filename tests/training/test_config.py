@@ -33,6 +33,17 @@ def test_values_and_overrides_are_used(tmp_path):
     assert config.optimizer.learning_rate == 1.0
 
 
+def test_keys_of_earlier_versions_are_read(tmp_path):
+    (tmp_path / "base.yaml").write_text("data: {dense_every: 4, dense_tokens: 448, early_size: 64}\n")
+    text = "base: base.yaml\ndata:\n  dense_max_nodes: 300\n  train: [{presets: [vine], dense_weight: 2}]\n"
+    data = load_config(write(tmp_path, text), ["data.dense_every=8", "data.early_steps=3"]).data
+    assert (data.crowded_every, data.crowded_tokens, data.crowded_max_nodes) == (8, 448, 300)
+    assert (data.warmup_image_size, data.warmup_image_steps) == (64, 3)
+    assert data.train[0].crowded_weight == 2.0
+    listed = load_config(write(tmp_path, ""), ["data.train=[{presets: [vine], dense_weight: 3}]"]).data
+    assert listed.train[0].crowded_weight == 3.0
+
+
 def test_a_file_changes_values_of_its_base(tmp_path):
     (tmp_path / "base.yaml").write_text("steps: 7\noptimizer: {learning_rate: 1, clip_norm: 2}\nmodel: tiny\n")
     path = write(tmp_path, "base: base.yaml\nmodel: small\noptimizer: {clip_norm: 3}\ndata: {workers: 2}\n")

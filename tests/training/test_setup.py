@@ -35,11 +35,11 @@ def test_more_tokens_than_cells_are_one_line(config_file):
     batch_sizes(config, TreeFormer(TreeFormerConfig.tiny(tokens=1024)), 1)
     with pytest.raises(ConfigError, match=r"model_options\.tokens 1025 is more than the 1024 cells .* of 64 px"):
         batch_sizes(config, TreeFormer(TreeFormerConfig.tiny(tokens=1025)), 1)
-    early = replace(config, data=replace(config.data, early_steps=2, early_size=32))
+    warmup = replace(config, data=replace(config.data, warmup_image_steps=2, warmup_image_size=32))
     with pytest.raises(ConfigError, match=r"model_options\.tokens 257 is more than the 256 cells .* of 32 px"):
-        batch_sizes(early, TreeFormer(TreeFormerConfig.tiny(tokens=257)), 1)
-    dense = replace(config, data=replace(config.data, dense_every=2, dense_tokens=1025))
-    with pytest.raises(ConfigError, match=r"data\.dense_tokens 1025 is more than the 1024 cells .* of 64 px"):
-        batch_sizes(dense, TreeFormer(TreeFormerConfig.tiny(tokens=8)), 1)
+        batch_sizes(warmup, TreeFormer(TreeFormerConfig.tiny(tokens=257)), 1)
+    crowded = replace(config, data=replace(config.data, crowded_every=2, crowded_tokens=1025))
+    with pytest.raises(ConfigError, match=r"data\.crowded_tokens 1025 is more than the 1024 cells .* of 64 px"):
+        batch_sizes(crowded, TreeFormer(TreeFormerConfig.tiny(tokens=8)), 1)
     learned = TreeFormer(TreeFormerConfig.tiny(token_source="learned", tokens=1025))
     assert batch_sizes(config, learned, 1).ordinary == 4

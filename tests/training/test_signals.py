@@ -12,6 +12,16 @@ from treeformer.training.signals import DeferredSignals
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals to a process")
+def test_a_second_sigterm_ends_the_process():
+    before, signals = signal.getsignal(signal.SIGTERM), DeferredSignals()
+    with signals.defer():
+        signal.raise_signal(signal.SIGTERM)
+        assert signals.received
+        assert signal.getsignal(signal.SIGTERM) == before == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals to a process")
 def test_the_first_signal_is_noted_and_the_second_acts_at_once():
     handler, signals = signal.getsignal(signal.SIGINT), DeferredSignals()
     with pytest.raises(KeyboardInterrupt), signals.defer():

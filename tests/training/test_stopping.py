@@ -238,7 +238,7 @@ def test_a_run_that_fails_at_its_start_leaves_no_folder(config_file, tmp_path, m
     def broken(*_arguments, **_options):
         raise TrainingError("no images")
 
-    monkeypatch.setattr("treeformer.training.loop.training_loader", broken)
+    monkeypatch.setattr("treeformer.training.images.training_loader", broken)
     with pytest.raises(TrainingError, match="no images"):
         train(load_config(config_file), tmp_path / "runs" / "out", accelerator="cpu", measure=lambda _model: {})
     assert not (tmp_path / "runs").exists()

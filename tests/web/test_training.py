@@ -13,12 +13,12 @@ import pytest
 import treeformer
 from tests.inference.fake_engine import line_engine, predictor
 from tests.web.conftest import document, gradient, saved
+from treeformer.finetuning.annotated import find_skeletons
+from treeformer.finetuning.next_images import rank_folder
+from treeformer.finetuning.work_folder import work_folder_of, write_plan
 from treeformer.formats.rsml.metadata import with_resolution
 from treeformer.inference.batch import plan
 from treeformer.results.record import read_record, write_record
-from treeformer.teaching.annotated import find_skeletons
-from treeformer.teaching.next_images import rank_folder
-from treeformer.teaching.work_folder import work_folder_of, write_plan
 from treeformer.web import training
 from treeformer.web.folder import Workspace, open_workspace
 

@@ -17,11 +17,11 @@ from treeformer.cli import (
     demo,
     edit,
     evaluation,
+    finetuning,
     models,
     prediction,
     series,
     skeletons,
-    teaching,
     training,
 )
 from treeformer.cli.common import USAGE_ERROR, app, fail
@@ -34,7 +34,7 @@ UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 # Each module registers its commands with `app` on import. Imports are sorted by name; `treeformer --help` lists the
 # commands in this order, the most common first.
-COMMANDS = (prediction, cluster, edit, skeletons, series, evaluation, datasets, teaching, training, models, demo)
+COMMANDS = (prediction, cluster, edit, skeletons, series, evaluation, datasets, finetuning, training, models, demo)
 MODULES = [module.__name__ for module in COMMANDS]
 app.registered_commands.sort(key=lambda command: MODULES.index(getattr(command.callback, "__module__", "")))
 

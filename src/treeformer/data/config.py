@@ -12,8 +12,8 @@ class SourceConfig:
 
     weight: float = 1.0
     """Probability of drawing from this source, relative to the other sources. Positive, no unit."""
-    dense_weight: float = 0.0
-    """The same for dense batches, see `DataConfig.dense_every`. 0 means that dense batches do not use this source."""
+    crowded_weight: float = 0.0
+    """The same for crowded batches, see `DataConfig.crowded_every`. 0 leaves this source out of them."""
     presets: tuple[str, ...] = ()
     """Names of synthetic plant presets. Empty for a folder data set."""
     styles: tuple[str, ...] = ("paper",)
@@ -53,21 +53,22 @@ class DataConfig:
     """Sources of validation images, used in order and without augmentation."""
     image_size: int = 512
     """Side of the model's square input, px. Augmented images are cropped or padded, others scaled down or padded."""
-    early_size: int = 0
-    """Side of the input in the first `early_steps` steps, px, a multiple of 32. Dense batches keep `image_size`."""
-    early_steps: int = 0
-    """Number of steps with the side `early_size`. Smaller inputs are faster. 0 disables them. Not with batches that are
-    repeated (`distillation.reuse`)."""
+    warmup_image_size: int = 0
+    """Side of the input in the first `warmup_image_steps` steps, px, a multiple of 32. Crowded batches keep
+    `image_size`."""
+    warmup_image_steps: int = 0
+    """Number of steps with the side `warmup_image_size`. Smaller inputs are faster. 0 disables them. Not with batches
+    that are repeated (`distillation.reuse`)."""
     max_nodes: int = 160
     """Maximum number of nodes per image, at most the model's number of tokens. In training, an image with more is
     cropped; in validation, it is skipped."""
-    dense_every: int = 0
-    """Every so many steps the batch is a dense one: fewer images with more nodes and tokens. 0 disables it."""
-    dense_batch_size: int = 16
-    """Images of a dense batch, over all devices together."""
-    dense_max_nodes: int = 416
-    """Maximum number of nodes per image in dense batches and, if there are such batches, in validation."""
-    dense_tokens: int = 448
-    """Object tokens of the model in dense batches and, if there are such batches, in validation."""
+    crowded_every: int = 0
+    """Every so many steps the batch is a crowded one: fewer images with more nodes and tokens. 0 disables it."""
+    crowded_batch_size: int = 16
+    """Images of a crowded batch, over all devices together."""
+    crowded_max_nodes: int = 416
+    """Maximum number of nodes per image in crowded batches and, if there are such batches, in validation."""
+    crowded_tokens: int = 448
+    """Object tokens of the model in crowded batches and, if there are such batches, in validation."""
     workers: int = 0
     """Number of processes per GPU that load images. 0 loads them in the training process."""

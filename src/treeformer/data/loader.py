@@ -1,7 +1,8 @@
 """Batches for training: resumable planning, loading in worker processes, and prefetching to the device.
 
-Most batches are ordinary. Every `dense_every` steps a batch is dense: it has fewer images with more nodes. A step of
-ordinary images is therefore as fast as without dense ones. In the first steps of a run ordinary images may be smaller.
+Most batches are ordinary. Every `crowded_every` steps a batch is crowded: it has fewer images with more nodes. A step
+of ordinary images is therefore as fast as without crowded ones. In the first steps of a run ordinary images may be
+smaller.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Batch:
     targets: Targets  # targets, padded to the same number of nodes
     names: tuple[str, ...] = ()  # names of the B images
     skipped: tuple[Skipped, ...] = ()  # images that were skipped while the batch was loaded
-    is_dense: bool = False
+    is_crowded: bool = False
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on a device. Pinned memory is copied asynchronously."""
@@ -54,28 +55,28 @@ class BatchPlan(NamedTuple):
     """The images of one batch."""
 
     positions: range  # of the images in the stream
-    is_dense: bool  # draw dense images
-    is_early: bool = False  # draw images of the smaller size of the first steps
+    is_crowded: bool  # draw crowded images
+    is_warmup: bool = False  # draw images of the smaller size of the first steps
 
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """Numbers of images per batch, and how often a batch is dense."""
+    """Numbers of images per batch, and how often a batch is crowded."""
 
     ordinary: int  # images of an ordinary batch
-    dense: int = 0  # images of a dense batch
-    dense_every: int = 0  # every so many steps the batch is dense; 0 means never
-    early_steps: int = 0  # number of first steps whose ordinary batches have smaller images
+    crowded: int = 0  # images of a crowded batch
+    crowded_every: int = 0  # every so many steps the batch is crowded; 0 means never
+    warmup_image_steps: int = 0  # number of first steps whose ordinary batches have smaller images
 
-    def is_dense(self, step: int) -> bool:
-        """Return True if the batch of a step, counted from 0, is dense."""
-        return self.dense_every > 0 and step % self.dense_every == self.dense_every - 1
+    def is_crowded(self, step: int) -> bool:
+        """Return True if the batch of a step, counted from 0, is crowded."""
+        return self.crowded_every > 0 and step % self.crowded_every == self.crowded_every - 1
 
     @property
     def mean(self) -> float:
         """Mean number of images per batch."""
-        share = 1 / self.dense_every if self.dense_every else 0.0
-        return (1 - share) * self.ordinary + share * self.dense
+        share = 1 / self.crowded_every if self.crowded_every else 0.0
+        return (1 - share) * self.ordinary + share * self.crowded
 
 
 class ResumableSampler(Sampler[BatchPlan]):
@@ -84,7 +85,7 @@ class ResumableSampler(Sampler[BatchPlan]):
     `start` is the first position of the stream, over all processes; `step` and `rank` count from 0.
 
     Example:
-        >>> sizes = BatchSizes(4, dense=2, dense_every=2)
+        >>> sizes = BatchSizes(4, crowded=2, crowded_every=2)
         >>> [tuple(plan) for plan, _ in zip(ResumableSampler(sizes, start=0, step=0, rank=0, world=1), "ab")]
         [(range(0, 4), False, False), (range(4, 6), True, False)]
     """
@@ -96,10 +97,12 @@ class ResumableSampler(Sampler[BatchPlan]):
         # Processes take whole batches in turn, so that a step uses the same images for any number of processes.
         position, step = self.start, self.step
         while True:
-            is_dense = self.sizes.is_dense(step)
-            size = self.sizes.dense if is_dense else self.sizes.ordinary
+            is_crowded = self.sizes.is_crowded(step)
+            size = self.sizes.crowded if is_crowded else self.sizes.ordinary
             first = position + self.rank * size
-            yield BatchPlan(range(first, first + size), is_dense, not is_dense and step < self.sizes.early_steps)
+            yield BatchPlan(
+                range(first, first + size), is_crowded, not is_crowded and step < self.sizes.warmup_image_steps
+            )
             position += self.world * size
             step += 1
 
@@ -107,17 +110,17 @@ class ResumableSampler(Sampler[BatchPlan]):
 class Batches(Dataset[Batch]):
     """The batches of a stream: `batches[plan]` loads one. Worker processes hold a copy.
 
-    `early` has the same images at the size of the first steps, if there are such steps.
+    `warmup` has the same images at the size of the first steps, if there are such steps.
     """
 
-    def __init__(self, stream: MixtureDataset, early: MixtureDataset | None = None) -> None:
-        self.stream, self.early = stream, early
+    def __init__(self, stream: MixtureDataset, warmup: MixtureDataset | None = None) -> None:
+        self.stream, self.warmup = stream, warmup
 
     def __getitem__(self, plan: BatchPlan) -> Batch:
-        stream = self.early if plan.is_early and self.early is not None else self.stream
-        items = [stream.draw(position, dense=plan.is_dense) for position in plan.positions]
-        max_nodes = self.stream.dense_max_nodes if plan.is_dense else self.stream.max_nodes
-        return replace(collate(items, max_nodes), is_dense=plan.is_dense)
+        stream = self.warmup if plan.is_warmup and self.warmup is not None else self.stream
+        items = [stream.draw(position, crowded=plan.is_crowded) for position in plan.positions]
+        max_nodes = self.stream.crowded_max_nodes if plan.is_crowded else self.stream.max_nodes
+        return replace(collate(items, max_nodes), is_crowded=plan.is_crowded)
 
 
 def collate(items: Sequence[tuple[Sample | None, Sequence[Skipped]]], max_nodes: int) -> Batch:
@@ -142,15 +145,15 @@ def training_loader(
     world: int = 1,
     workers: int = 0,
     pin: bool = False,
-    early: MixtureDataset | None = None,
+    warmup: MixtureDataset | None = None,
 ) -> DataLoader[Batch]:
     """Create the endless loader of training batches for one process; see `ResumableSampler`.
 
-    With 0 workers, images are loaded in the calling process. `pin` copies batches to pinned memory, and `early` has the
-    images at the size of the first steps.
+    With 0 workers, images are loaded in the calling process. `pin` copies batches to pinned memory, and `warmup` has
+    the images at the size of the first steps.
     """
     return DataLoader(
-        Batches(stream, early),
+        Batches(stream, warmup),
         batch_size=None,  # a worker process loads whole batches
         sampler=ResumableSampler(sizes, start=start, step=step, rank=rank, world=world),
         num_workers=workers,

@@ -27,29 +27,30 @@ from treeformer.errors import TreeformerError
 # An image that cannot be used is replaced by another draw. This many failures in a row are an error.
 MAX_TRIES = 50
 MAX_GAPS = 1000
-# Number of views that are tried for an image of a dense batch. The first dense one is used, otherwise the densest.
-DENSE_TRIES = 6
+# Number of views that are tried for an image of a crowded batch. The first crowded one is used, otherwise the one with
+# most nodes.
+CROWDED_TRIES = 6
 
 
 class MixtureDataset:
     """An endless stream of augmented images, drawn from several sources by weight.
 
     `stream[position]` returns a sample and the images that were skipped before it. The position determines the sample.
-    `stream.draw(position, dense=True)` returns an image for a dense batch.
+    `stream.draw(position, crowded=True)` returns an image for a crowded batch.
 
     Attributes:
         size: (width, height) of the images, px
-        dense_max_nodes: maximum number of nodes per image of a dense batch
+        crowded_max_nodes: maximum number of nodes per image of a crowded batch
         sources: the opened sources
         cumulative_weights: (S,) cumulative probabilities of the sources
-        cumulative_dense_weights: (S,) the same for dense batches, if there are any
+        cumulative_crowded_weights: (S,) the same for crowded batches, if there are any
     """
 
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig, seed: int) -> None:
         if not sources:
             raise ConfigError("data: there is no source of images")
         self.size = (config.image_size, config.image_size)
-        self.max_nodes, self.dense_max_nodes = config.max_nodes, config.dense_max_nodes
+        self.max_nodes, self.crowded_max_nodes = config.max_nodes, config.crowded_max_nodes
         self.seed = seed
         cache = ImageCache()
         self.sources = [open_source(source, self.size, cache) for source in sources]
@@ -57,27 +58,31 @@ class MixtureDataset:
         if not ((weights > 0) & (weights < np.inf)).all():
             raise ConfigError("data: the weight of a source must be positive and finite")
         self.cumulative_weights: FloatArray = np.cumsum(weights / weights.sum())
-        self.cumulative_dense_weights: FloatArray | None = None
-        if config.dense_every:
-            weights = np.asarray([source.dense_weight for source in self.sources])
+        self.cumulative_crowded_weights: FloatArray | None = None
+        if config.crowded_every:
+            weights = np.asarray([source.crowded_weight for source in self.sources])
             if not ((weights >= 0).all() and 0 < weights.sum() < np.inf):
-                raise ConfigError("data: dense batches need a source with a positive dense_weight, and none below 0")
-            self.cumulative_dense_weights = np.cumsum(weights / weights.sum())
+                raise ConfigError(
+                    "data: crowded batches need a source with a positive crowded_weight, and none below 0"
+                )
+            self.cumulative_crowded_weights = np.cumsum(weights / weights.sum())
 
     def __getitem__(self, position: int) -> tuple[Sample, list[Skipped]]:
         return self.draw(position)
 
-    def draw(self, position: int, *, dense: bool = False) -> tuple[Sample, list[Skipped]]:
+    def draw(self, position: int, *, crowded: bool = False) -> tuple[Sample, list[Skipped]]:
         """Draw the image of a position, and return the images that were skipped before it as well.
 
-        For a dense batch, images with more than `max_nodes` nodes are preferred. It is an error if many images in a row
-        cannot be used.
+        For a crowded batch, images with more than `max_nodes` nodes are preferred. It is an error if many images in
+        a row cannot be used.
         """
         rng = np.random.default_rng([self.seed, position])
         skipped: list[Skipped] = []
         for _ in range(MAX_TRIES):
             view = (
-                self._draw_dense_view(rng) if dense else self._draw_view(rng, self.cumulative_weights, self.max_nodes)
+                self._draw_crowded_view(rng)
+                if crowded
+                else self._draw_view(rng, self.cumulative_weights, self.max_nodes)
             )
             loaded = view.sample(rng) if isinstance(view, View) else view
             if isinstance(loaded, Sample):
@@ -85,14 +90,14 @@ class MixtureDataset:
             skipped.append(loaded)
         raise TreeformerError(f"{MAX_TRIES} images in a row cannot be used, the last because: {skipped[-1].reason}")
 
-    def _draw_dense_view(self, rng: np.random.Generator) -> View | Skipped:
+    def _draw_crowded_view(self, rng: np.random.Generator) -> View | Skipped:
         """Return the first of several views with more than `max_nodes` nodes, otherwise the one with most nodes."""
-        if self.cumulative_dense_weights is None:
-            raise TreeformerError("dense batches are not configured: data.dense_every is 0")
+        if self.cumulative_crowded_weights is None:
+            raise TreeformerError("crowded batches are not configured: data.crowded_every is 0")
         best: View | None = None
         view: View | Skipped
-        for _ in range(DENSE_TRIES):
-            view = self._draw_view(rng, self.cumulative_dense_weights, self.dense_max_nodes)
+        for _ in range(CROWDED_TRIES):
+            view = self._draw_view(rng, self.cumulative_crowded_weights, self.crowded_max_nodes)
             if isinstance(view, View):
                 best = view if best is None or len(view.skeleton) > len(best.skeleton) else best
                 if len(best.skeleton) > self.max_nodes:
@@ -120,7 +125,7 @@ class EvalDataset:
 
     def __init__(self, sources: Sequence[SourceConfig], config: DataConfig) -> None:
         self.size = (config.image_size, config.image_size)
-        self.max_nodes = max(config.max_nodes, config.dense_max_nodes if config.dense_every else 0)
+        self.max_nodes = max(config.max_nodes, config.crowded_max_nodes if config.crowded_every else 0)
         whole = [replace(source, augmentation="none", zoom=(1.0, 1.0), gaps=0.0) for source in sources]
         cache = ImageCache()
         self.sources = [open_source(source, self.size, cache) for source in whole]
@@ -190,7 +195,7 @@ def open_source(config: SourceConfig, size: tuple[int, int], cache: ImageCache) 
         _augmentation(config, size),
         config.spacing_px,
         config.grid_px,
-        config.dense_weight,
+        config.crowded_weight,
         config.gaps,
     )
 

@@ -37,7 +37,7 @@ class Source:
     augmentation: Augmentation | None  # augmentation with the frame of the model's input, or None
     spacing_px: float  # node spacing to resample to, px; 0 keeps the nodes
     grid_px: float  # spacing of the grid whose crossings become nodes, px; 0 keeps the nodes
-    dense_weight: float = 0.0  # weight in dense batches
+    crowded_weight: float = 0.0  # weight in crowded batches
     gaps: float = 0.0  # mean number of gaps painted into the branches of an image
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.outputs import Guide, Output
+from treeformer.models.outputs import Output, TeacherOutput
 from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.attributes import SMOOTH_BELOW
 from treeformer.nn.heat_map import cell_points
@@ -52,7 +52,7 @@ class Teacher(nn.Module):
         return super().train(False)
 
     @torch.no_grad()
-    def forward(self, images: Tensor) -> Guide:
+    def forward(self, images: Tensor) -> TeacherOutput:
         """Predict a batch. Shapes depend only on the batch, and the host never waits, as a CUDA graph requires.
 
         Args:
@@ -79,7 +79,7 @@ class Teacher(nn.Module):
             score.gather(1, selection),
         )
         start = cell_points(cell, offsets, heat.shape[-1], self.model.heat_stride).float()
-        return Guide(
+        return TeacherOutput(
             start,
             mask,
             selection,
@@ -116,7 +116,7 @@ def check_student(student: TreeFormerConfig, teacher: TreeFormerConfig) -> None:
         raise TreeformerError("distillation replaces denoising: set denoising to false")
 
 
-def distillation_losses(config: TreeFormerConfig, output: Output, guide: Guide) -> dict[str, Tensor]:
+def distillation_losses(config: TreeFormerConfig, output: Output, guide: TeacherOutput) -> dict[str, Tensor]:
     """Compute the weighted losses of a student against its teacher.
 
     Args:

@@ -99,7 +99,7 @@ class Predictions:
 
 
 @dataclass
-class Guide:
+class TeacherOutput:
     """What a teacher predicts for a batch; see `treeformer.models.distillation`. D tokens, R of them with edges.
 
     Attributes:
@@ -126,11 +126,11 @@ class Guide:
     edge_logits: Tensor
     attributes: Tensor | None = None
 
-    def clone(self) -> Guide:
+    def clone(self) -> TeacherOutput:
         """Return a copy."""
-        return Guide(*(None if tensor is None else tensor.clone() for tensor in self._tensors()))  # type: ignore[arg-type]
+        return TeacherOutput(*(None if tensor is None else tensor.clone() for tensor in self._tensors()))  # type: ignore[arg-type]
 
-    def copy_(self, other: Guide) -> None:
+    def copy_(self, other: TeacherOutput) -> None:
         """Copy the values of a guide of the same shapes into these tensors."""
         for own, given in zip(self._tensors(), other._tensors(), strict=True):
             if own is not None and given is not None:
@@ -151,7 +151,7 @@ class Output(Predictions):
         matching: The token of each target node, if targets were given.
         selection: (B,R) int64, the tokens that `edge_logits` refers to. None means all tokens.
         denoising: Predictions for the tokens at displaced ground-truth nodes, one per target node.
-        guided: Predictions for the tokens of a guide, whose edges are those among `Guide.selection`.
+        guided: Predictions for the tokens of a guide, whose edges are those among `TeacherOutput.selection`.
     """
 
     heat: Tensor | None = None

@@ -17,7 +17,7 @@ from treeformer.errors import TreeformerError
 from treeformer.models.compilation import compile_modules
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.criterion import losses
-from treeformer.models.outputs import Detection, Features, Guide, Output, Predictions
+from treeformer.models.outputs import Detection, Features, Output, Predictions, TeacherOutput
 from treeformer.models.token_count import MIN_TOKENS, read_token_count
 from treeformer.nn.attributes import AttributeHead
 from treeformer.nn.backbone import Backbone, ResNet
@@ -139,7 +139,11 @@ class TreeFormer(nn.Module):
     # ---- forward ------------------------------------------------------------------------------
 
     def forward(
-        self, images: Tensor, targets: Targets | None = None, tokens: int | None = None, guide: Guide | None = None
+        self,
+        images: Tensor,
+        targets: Targets | None = None,
+        tokens: int | None = None,
+        guide: TeacherOutput | None = None,
     ) -> Output:
         """Predict nodes, edges and roots.
 
@@ -186,7 +190,7 @@ class TreeFormer(nn.Module):
         found = self.detect(images, tokens=tokens)
         return self._output(found, self._edges_among_all(found))
 
-    def _follow(self, images: Tensor, guide: Guide, tokens: int | None) -> Output:
+    def _follow(self, images: Tensor, guide: TeacherOutput, tokens: int | None) -> Output:
         """Predict without targets: the heat map, and the tokens of the guide."""
         count = self.config.tokens if tokens is None else tokens
         found = self.detect(images, guide.start, guide.mask, tokens=tokens)

@@ -50,19 +50,7 @@ def save(
     state: RunState,
     config: Any,
 ) -> None:
-    """Write a checkpoint. An older file is kept until the new one is complete.
-
-    Args:
-        path: the file to write.
-        model: the model with its current weights.
-        average: averaged weights by name.
-        optimizer: optimizer of the model's parameters.
-        state: how far the run has come.
-        config: configuration of the run, a dataclass.
-
-    Raises:
-        CheckpointError: if the file cannot be written.
-    """
+    """Write a checkpoint. An older file is kept until the new one is complete."""
     arrays = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     arrays |= {f"average/{name}": tensor for name, tensor in average.items()}
     for name, parameter_state in _optimizer_state(model, optimizer).items():
@@ -72,16 +60,7 @@ def save(
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file atomically.
-
-    Args:
-        path: the file to write.
-        tensors: tensors by name, on any device.
-        metadata: text by key.
-
-    Raises:
-        CheckpointError: if the file cannot be written.
-    """
+    """Write a safetensors file atomically."""
     try:
         safetensors.write(path, {name: _numpy(tensor) for name, tensor in tensors.items()}, metadata)
     except OSError as error:
@@ -91,20 +70,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> RunState:
-    """Load a checkpoint into a model, its averaged weights and its optimizer, in place.
-
-    Args:
-        path: the checkpoint.
-        model: receives the weights.
-        average: receives the averaged weights, by name.
-        optimizer: receives the state of the model's parameters.
-
-    Returns:
-        How far the run has come.
-
-    Raises:
-        CheckpointError: if the file is missing, damaged or of another architecture.
-    """
+    """Load a checkpoint into a model, its averages and its optimizer, in place. Return how far the run has come."""
     if not path.exists():
         raise CheckpointError(f"{path}: no checkpoint to resume from")
     arrays = safetensors.read(path)
@@ -131,17 +97,7 @@ def restore(path: Path, model: nn.Module, average: dict[str, Tensor], optimizer:
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path, *, may_miss: tuple[str, ...] = ()) -> None:
-    """Load weights strictly: the names and shapes must be those of the model.
-
-    Args:
-        model: receives the weights.
-        weights: tensors by name.
-        path: the file they come from, for error messages.
-        may_miss: beginnings of names that may be missing. Those weights of the model stay as they are.
-
-    Raises:
-        CheckpointError: if a weight is missing, has another shape, or is unknown to the model.
-    """
+    """Load weights strictly: names and shapes must be those of the model. Names may miss if they begin so."""
     expected = model.state_dict()
     for name, tensor in expected.items():
         if name not in weights:

@@ -83,16 +83,7 @@ def format_figures(figures: dict[str, float]) -> str:
 
 
 def run(argv: Sequence[str], *, prog: str, display: Display = print_lines) -> None:
-    """Parse the arguments and train.
-
-    Args:
-        argv: arguments without the program's name.
-        prog: the name shown in the help and in usage errors.
-        display: makes the function that shows progress.
-
-    Raises:
-        TreeformerError: for any mistake in the configuration or the run.
-    """
+    """Parse the arguments and train."""
     arguments = parser(prog).parse_intermixed_args(argv)
     from treeformer.training.config import load_config
 

@@ -21,6 +21,8 @@ MINIMUM = {
     "checkpoint_minutes": 0,
     "patience_epochs": 0,
     "epoch_images": 1,
+    "min_steps": 0,
+    "score_tolerance": 0,
     "seed": 0,
     "distillation.weight": 0,
     "distillation.label_weight": 0,
@@ -29,16 +31,17 @@ MINIMUM = {
     "distillation.reuse": 1,
     "distillation.pool": 1,
     "data.image_size": 1,
-    "data.early_size": 0,
-    "data.early_steps": 0,
+    "data.warmup_image_size": 0,
+    "data.warmup_image_steps": 0,
     "data.max_nodes": 1,
-    "data.dense_every": 0,
-    "data.dense_batch_size": 1,
-    "data.dense_max_nodes": 1,
-    "data.dense_tokens": 1,
+    "data.crowded_every": 0,
+    "data.crowded_batch_size": 1,
+    "data.crowded_max_nodes": 1,
+    "data.crowded_tokens": 1,
     "data.workers": 0,
     "optimizer.learning_rate": 0,
     "optimizer.backbone_factor": 0,
+    "optimizer.neck_factor": 0,
     "optimizer.weight_decay": 0,
     "optimizer.warmup_steps": 0,
     "optimizer.clip_norm": 1e-9,
@@ -53,6 +56,16 @@ MAXIMUM = {
 # Numbers that may be infinite: no checkpoint between validations, no limit. All others are finite.
 MAY_BE_INFINITE = ("checkpoint_minutes", "optimizer.clip_norm")
 
+# Keys of earlier versions, which are still read.
+OLD_KEYS = {
+    "dense_every": "crowded_every",
+    "dense_batch_size": "crowded_batch_size",
+    "dense_max_nodes": "crowded_max_nodes",
+    "dense_tokens": "crowded_tokens",
+    "dense_weight": "crowded_weight",
+    "early_size": "warmup_image_size",
+    "early_steps": "warmup_image_steps",
+}
 MAX_BASES = 8  # files that refer to each other by `base`
 
 
@@ -63,7 +76,9 @@ class OptimizerConfig:
     learning_rate: float = 5e-4
     """Peak learning rate, reached after the warm-up. No unit."""
     backbone_factor: float = 0.1
-    """Factor on the learning rate of the backbone, which usually starts from trained weights. No unit."""
+    """Factor on the learning rate of the backbone, which usually starts from trained weights. 0 freezes it. No unit."""
+    neck_factor: float = 1.0
+    """Factor on the learning rate of the neck. 0 freezes it. No unit."""
     weight_decay: float = 1e-4
     """Weight decay of AdamW for matrices and kernels. One-dimensional parameters (biases, norms) have none. No unit."""
     warmup_steps: int = 300
@@ -131,8 +146,13 @@ class TrainingConfig:
     """Epochs without improvement after which the run stops, as in the paper. 0 disables early stopping."""
     epoch_images: int = 100_000
     """Images per epoch. Images are generated or augmented on the fly, so an epoch is only a unit of patience."""
+    min_steps: int = 0
+    """Steps before which a lack of improvement does not stop the run."""
     score: Literal["topo_f1", "edge_f1"] = "topo_f1"
     """Validation metric that selects the best weights, in [0, 1]."""
+    score_tolerance: float = 0.0
+    """Later weights replace the best ones unless their score is lower by this or more. With few validation images small
+    differences are chance, and the learning rate falls, so that later weights are better on average."""
     precision: Literal["32", "bf16"] = "bf16"
     """Number format of the forward pass: float32, or bfloat16 autocast."""
     compile: bool = False
@@ -145,16 +165,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
     """Read a configuration from YAML and check every key and type.
 
     The key `base` names another file, relative to this one, whose values are used unless this file has its own.
-
-    Args:
-        path: the YAML file.
-        overrides: values to change, written `key=value`, such as `data.workers=8`.
-
-    Returns:
-        The configuration. Keys that are missing in the file have their default values.
-
-    Raises:
-        ConfigError: if the file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
     """
     import yaml
 
@@ -168,7 +178,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
             value = parse_yaml(text)
         except yaml.YAMLError:
             raise ConfigError(f"{override}: the value is not YAML") from None
-        _set(table, key.split("."), value, override)
+        _set(table, [OLD_KEYS.get(name, name) for name in key.split(".")], _with_current_keys(value), override)
     config = build(TrainingConfig, table, where=path.name)
     for key, minimum in MINIMUM.items():
         value = attrgetter(key)(config)
@@ -180,15 +190,17 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainingConf
             raise ConfigError(f"{path.name}: {key} must be at most {MAXIMUM[key]}, not {short_repr(value)}")
     if config.shrink_start and not config.start_from:
         raise ConfigError(f"{path.name}: shrink_start needs the weights of a larger model: start_from is empty")
-    if config.data.dense_every and config.data.dense_tokens < config.data.dense_max_nodes:
-        tokens, nodes = config.data.dense_tokens, config.data.dense_max_nodes
-        raise ConfigError(f"{path.name}: data.dense_tokens {tokens} is less than data.dense_max_nodes {nodes}")
-    if config.data.early_steps and not 0 < config.data.early_size <= config.data.image_size:
-        size = config.data.early_size
-        raise ConfigError(f"{path.name}: data.early_size must be up to data.image_size, not {size}")
-    if config.data.early_steps and config.distillation.teacher and config.distillation.reuse > 1:
+    if config.data.crowded_every and config.data.crowded_tokens < config.data.crowded_max_nodes:
+        tokens, nodes = config.data.crowded_tokens, config.data.crowded_max_nodes
+        raise ConfigError(f"{path.name}: data.crowded_tokens {tokens} is less than data.crowded_max_nodes {nodes}")
+    if config.data.warmup_image_steps and not 0 < config.data.warmup_image_size <= config.data.image_size:
+        size = config.data.warmup_image_size
+        raise ConfigError(f"{path.name}: data.warmup_image_size must be up to data.image_size, not {size}")
+    if config.data.warmup_image_steps and config.distillation.teacher and config.distillation.reuse > 1:
         # The size of a batch is chosen when it is loaded: its number is not that of the step if batches are repeated.
-        raise ConfigError(f"{path.name}: data.early_steps needs distillation.reuse 1, not {config.distillation.reuse}")
+        raise ConfigError(
+            f"{path.name}: data.warmup_image_steps needs distillation.reuse 1, not {config.distillation.reuse}"
+        )
     for name in config.data.exclude:
         if name not in {source.path for source in config.data.train}:
             raise ConfigError(f"{path.name}: data.exclude: no training source has the path {name}")
@@ -200,7 +212,7 @@ def _read(path: Path, depth: int = 0) -> dict[str, Any]:
     import yaml
 
     try:
-        table = parse_yaml(path.read_text(encoding="utf-8")) or {}
+        document = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -209,8 +221,9 @@ def _read(path: Path, depth: int = 0) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}" if mark else str(error).partition("\n")[0]
         raise ConfigError(f"{path}: not YAML ({place})") from None
-    if not isinstance(table, dict):
+    if not isinstance(document, dict):
         raise ConfigError(f"{path}: must be a table of keys and values")
+    table: dict[str, Any] = _with_current_keys(document)
     base = table.pop("base", "")
     if not isinstance(base, str):
         raise ConfigError(f"{path}: base must be the name of a file, not {base!r}")
@@ -219,6 +232,13 @@ def _read(path: Path, depth: int = 0) -> dict[str, Any]:
     if depth >= MAX_BASES:
         raise ConfigError(f"{path}: more than {MAX_BASES} files refer to each other by base")
     return _merged(_read(path.parent / base, depth + 1), table)
+
+
+def _with_current_keys(value: Any) -> Any:
+    """Return a value of YAML with keys of this version."""
+    if isinstance(value, dict):
+        return {OLD_KEYS.get(key, key): _with_current_keys(below) for key, below in value.items()}
+    return [_with_current_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

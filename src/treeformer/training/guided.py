@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from treeformer.data.loader import Batch
-from treeformer.models.outputs import Guide
+from treeformer.models.outputs import TeacherOutput
 from treeformer.training.step import Distillation, pixels_of
 
 
@@ -28,8 +28,18 @@ class GuidedBatch(NamedTuple):
     """
 
     batch: Batch
-    guide: Guide | None
+    guide: TeacherOutput | None
     is_new: bool = True
+
+    @property
+    def images(self) -> int:
+        """Number of images."""
+        return len(self.batch.images)
+
+    @property
+    def shape(self) -> torch.Size:
+        """What the step is compiled for."""
+        return self.batch.images.shape
 
 
 def guided_batches(
@@ -45,17 +55,6 @@ def guided_batches(
 
     The pool is filled first: until then every new batch is used once. Afterwards each new batch is followed by `reuse`
     draws from the pool. A batch leaves the pool when it has been used `reuse` times.
-
-    Args:
-        batches: new batches, on the device.
-        distillation: the teacher, or None.
-        bf16: predict under bfloat16 autocast.
-        reuse: how often each batch is used.
-        pool_size: number of batches in the pool.
-        seed: seed of the draws.
-
-    Yields:
-        The batches in the order of the training steps. At the end of `batches`, what is left in the pool is not used.
     """
     rng = random.Random(seed)
     pool: list[tuple[GuidedBatch, int]] = []  # with the number of uses that are left
@@ -79,7 +78,7 @@ def guided_batches(
                 yield drawn
 
 
-def _guide(distillation: Distillation, batch: Batch, bf16: bool) -> Guide:
+def _guide(distillation: Distillation, batch: Batch, bf16: bool) -> TeacherOutput:
     with torch.autocast(batch.images.device.type, dtype=torch.bfloat16, enabled=bf16):
-        guide: Guide = distillation.teacher(pixels_of(batch.images))
+        guide: TeacherOutput = distillation.teacher(pixels_of(batch.images))
     return guide

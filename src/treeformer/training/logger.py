@@ -19,10 +19,6 @@ class RunLog:
     """Write log.csv, one row per figure, and TensorBoard events if TensorBoard is installed.
 
     Nothing is written before the first row. A run that fails at its start, or is already finished, changes no file.
-
-    Args:
-        out: output folder of the run.
-        step: step from which the run continues, 0 for a new run.
     """
 
     def __init__(self, out: Path, step: int) -> None:
@@ -49,12 +45,7 @@ class RunLog:
         return file
 
     def row(self, state: RunState, figures: dict[str, float]) -> None:
-        """Log figures at the current step.
-
-        Args:
-            state: the current step and time.
-            figures: values by name.
-        """
+        """Log figures at the current step."""
         self.file = self.file or self._open()
         writer = csv.writer(self.file)
         for name, value in figures.items():
@@ -75,12 +66,7 @@ class NoLog:
     """Log nothing: the log of all processes except the first."""
 
     def row(self, state: RunState, figures: dict[str, float]) -> None:
-        """Do nothing.
-
-        Args:
-            state: ignored.
-            figures: ignored.
-        """
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""

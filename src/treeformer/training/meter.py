@@ -15,9 +15,6 @@ class StepMeter:
 
     A validation restarts the clock, but not the averages.
 
-    Args:
-        batches: the batches of the steps, which know how long they were waited for.
-
     Attributes:
         bad_steps: number of steps in a row, up to the last report, whose loss or gradient is not finite.
     """
@@ -36,12 +33,7 @@ class StepMeter:
         self._batches.waited_s = 0.0
 
     def add(self, figures: dict[str, Tensor], images: int) -> None:
-        """Add one step.
-
-        Args:
-            figures: scalars by name, with `loss` and `gradient_norm`. They stay on their device until the next report.
-            images: number of images of the step, in all processes.
-        """
+        """Add a step. Its figures, with `loss` and `gradient_norm`, stay on their device until the next report."""
         for name, value in figures.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         is_bad = 1 - torch.isfinite(figures["loss"] + figures["gradient_norm"]).float()
@@ -50,11 +42,7 @@ class StepMeter:
         self._images += images
 
     def report(self) -> dict[str, float]:
-        """Return the figures since the last report, and begin anew.
-
-        Returns:
-            Means by name, images per second, and the share of the time spent waiting for images.
-        """
+        """Return mean figures, images per second and the share of waiting since the last report, and begin anew."""
         now = time.monotonic()
         means = {name: float(value) / self._count for name, value in self._sums.items()}
         means["images_per_s"] = self._images / (now - self._began)

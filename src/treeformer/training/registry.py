@@ -20,7 +20,7 @@ class TrainableModel(NamedTuple):
     `backbone` may start from trained weights and has its own learning rate. A true attribute `supports_cuda_graphs`
     states that the training step never waits for the device. `new_parts` has the beginnings of the names of weights
     that may be missing in the weights that a run starts from. A true `has_variable_tokens` states that `forward` has
-    the argument `tokens`, which dense batches need.
+    the argument `tokens`, which crowded batches need.
 
     Attributes:
         settings: makes the default configuration.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from treeformer._util.config import ConfigError, build
 from treeformer._util.locks import sole_lock
@@ -29,7 +29,7 @@ from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.backbone import load_backbone
 from treeformer.synthetic import PRESETS, make_image
 from treeformer.training import checkpoint
-from treeformer.training.config import OptimizerConfig, TrainingConfig
+from treeformer.training.config import TrainingConfig
 from treeformer.training.registry import MODELS
 from treeformer.training.step import Distillation
 
@@ -41,20 +41,18 @@ WIDTHS = ("backbone_channels", "width", "fine_width", "heads", "feed_forward", "
 """Settings of a network's widths. If they differ, its weights are fitted to those of the wider network."""
 
 
+class OneProcess:
+    """What the loop needs of Fabric, for one process on a CPU: importing Fabric takes 5 s of CPU time."""
+
+    device = torch.device("cpu")
+    world_size, global_rank, is_global_zero = 1, 0, True
+
+    def barrier(self) -> None:
+        """Wait for no other process."""
+
+
 def make_fabric(accelerator: str, devices: int, machines: int) -> Fabric:
-    """Choose the devices to train on.
-
-    Args:
-        accelerator: "auto", "cpu" or "cuda".
-        devices: number of GPUs or CPU processes per machine.
-        machines: number of machines.
-
-    Returns:
-        A Fabric, not yet launched.
-
-    Raises:
-        ConfigError: if the devices do not exist, or do not match the number of processes that were started.
-    """
+    """Return a Fabric that is not launched yet, for a number of devices per machine."""
     # Importing Fabric takes 5 s of CPU time, torch itself takes 2 s: only a run needs it.
     from lightning.fabric import Fabric
     from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -79,16 +77,6 @@ def sole_run(out: Path, fabric: Fabric) -> Iterator[None]:
     """Keep the output folder for this run: a second one would replace its checkpoints and mix its log.
 
     Folders that are created for the lock and stay empty are removed.
-
-    Args:
-        out: output folder.
-        fabric: the launched devices; the first process holds the lock.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        ConfigError: if another run holds the folder, in every process.
     """
     missing = [folder for folder in (out.absolute(), *out.absolute().parents) if not folder.exists()]
     try:
@@ -140,18 +128,7 @@ def model_folder_of(start_from: str) -> str:
 
 
 def make_model(config: TrainingConfig, *, with_weights: bool = True) -> Any:
-    """Make the model of a run.
-
-    Args:
-        config: the configuration of the run.
-        with_weights: load the weights that the run starts from. A resumed run does not need them.
-
-    Returns:
-        The model, on the CPU.
-
-    Raises:
-        TreeformerError: if the model or one of its options is unknown, or the weights do not fit.
-    """
+    """Make the model of a run, on the CPU. A resumed run does not need the weights it started from."""
     if config.model not in MODELS:
         raise ConfigError(f"model must be one of {', '.join(MODELS)}, not {config.model!r}")
     defaults = MODELS[config.model].settings()
@@ -193,18 +170,7 @@ def _fit_images() -> Tensor:
 
 
 def make_distillation(config: TrainingConfig, model: Any) -> Distillation | None:
-    """Load the teacher of a run.
-
-    Args:
-        config: the configuration of the run.
-        model: the student.
-
-    Returns:
-        The teacher on the CPU, None if the run has none.
-
-    Raises:
-        TreeformerError: if the teacher cannot be loaded, or the model cannot learn from it.
-    """
+    """Load the teacher of a run to the CPU, if it has one."""
     settings = config.distillation
     if not settings.teacher:
         return None
@@ -223,77 +189,35 @@ def make_distillation(config: TrainingConfig, model: Any) -> Distillation | None
     return Distillation(teacher, settings.weight, settings.label_weight)
 
 
-def parameter_groups(model: nn.Module, settings: OptimizerConfig) -> list[dict[str, Any]]:
-    """Group parameters by learning rate and weight decay.
-
-    Args:
-        model: the model. Parameters of the submodule `backbone` have their own learning rate.
-        settings: learning rate and weight decay. One-dimensional parameters (biases, norms) have no weight decay.
-
-    Returns:
-        Parameter groups for a torch optimizer.
-    """
-    groups: dict[tuple[float, float], list[Tensor]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            factor = settings.backbone_factor if name.startswith("backbone.") else 1.0
-            decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((factor, decay), []).append(parameter)
-    return [
-        {"params": parameters, "lr": settings.learning_rate * factor, "weight_decay": decay}
-        for (factor, decay), parameters in groups.items()
-    ]
-
-
 def batch_sizes(config: TrainingConfig, model: Any, world: int) -> BatchSizes:
-    """Return the number of images per batch and process.
-
-    Args:
-        config: the configuration of the run.
-        model: the model. Dense batches need one that accepts any number of tokens (`has_variable_tokens`).
-        world: number of processes.
-
-    Returns:
-        The sizes of ordinary and dense batches.
-
-    Raises:
-        ConfigError: if a batch cannot be divided among the processes, the model cannot have dense batches, or there are
-            more tokens than cells of the heat map.
-    """
+    """Return the number of images per batch and process, and check that the model can have such batches."""
     sizes = {"batch_size": config.batch_size}
-    if config.data.dense_every:
-        sizes["data.dense_batch_size"] = config.data.dense_batch_size
+    if config.data.crowded_every:
+        sizes["data.crowded_batch_size"] = config.data.crowded_batch_size
         if not getattr(model, "has_variable_tokens", False):
-            raise ConfigError(f"data.dense_every: the model {config.model!r} has a fixed number of tokens")
+            raise ConfigError(f"data.crowded_every: the model {config.model!r} has a fixed number of tokens")
     stride = getattr(model, "strides", [1])[-1]
-    if config.data.early_steps and config.data.early_size % stride:
-        raise ConfigError(f"data.early_size {config.data.early_size} is not a multiple of {stride} px")
+    if config.data.warmup_image_steps and config.data.warmup_image_size % stride:
+        raise ConfigError(f"data.warmup_image_size {config.data.warmup_image_size} is not a multiple of {stride} px")
     for name, size in sizes.items():
         if size % world:
             raise ConfigError(f"{name} {size} cannot be divided among {world} processes")
     if getattr(model, "has_variable_tokens", False):
-        tokens = {"model_options.tokens": (model.config.tokens, config.data.early_steps and config.data.early_size)}
-        if config.data.dense_every:
-            tokens["data.dense_tokens"] = (config.data.dense_tokens, 0)
-        for name, (count, early_size) in tokens.items():
-            side = early_size or config.data.image_size
+        smaller = config.data.warmup_image_size if config.data.warmup_image_steps else 0
+        tokens = {"model_options.tokens": (model.config.tokens, smaller)}
+        if config.data.crowded_every:
+            tokens["data.crowded_tokens"] = (config.data.crowded_tokens, 0)
+        for name, (count, warmup_image_size) in tokens.items():
+            side = warmup_image_size or config.data.image_size
             cells = (side // model.heat_stride) ** 2
             if count > cells:
                 raise ConfigError(f"{name} {count} is more than the {cells} cells of the heat map of {side} px")
-    ordinary, dense = config.batch_size // world, config.data.dense_batch_size // world
-    return BatchSizes(ordinary, dense, config.data.dense_every, config.data.early_steps)
+    ordinary, crowded = config.batch_size // world, config.data.crowded_batch_size // world
+    return BatchSizes(ordinary, crowded, config.data.crowded_every, config.data.warmup_image_steps)
 
 
 def uses_cuda_graphs(fabric: Fabric, model: Any) -> bool:
-    """Return True if training steps can be replayed as CUDA graphs.
-
-    Args:
-        fabric: the devices. A single GPU with Triton is required.
-        model: the model, which states by `supports_cuda_graphs` that a step never waits for the device.
-
-    Returns:
-        Whether to use CUDA graphs.
-    """
+    """Return True if training steps can be replayed as CUDA graphs: on a single GPU with Triton."""
     single_gpu = (
         fabric.device.type == "cuda" and fabric.world_size == 1 and importlib.util.find_spec("triton") is not None
     )

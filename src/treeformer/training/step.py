@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from treeformer.data.loader import Batch
 from treeformer.models.distillation import Teacher, distillation_losses
-from treeformer.models.outputs import Guide
+from treeformer.models.outputs import TeacherOutput
 from treeformer.nn.targets import Targets
 
 # Steps before the capture. Whatever is compiled, selected or allocated on first use must exist by then.
@@ -37,14 +37,7 @@ class Distillation(NamedTuple):
 
 
 def pixels_of(images: Tensor) -> Tensor:
-    """Return images as a network takes them.
-
-    Args:
-        images: (B,3,H,W) uint8.
-
-    Returns:
-        (B,3,H,W) float32 in [0,1], channels last: convolutions on a GPU are fastest so.
-    """
+    """Return (B,3,H,W) uint8 images as float32 in [0,1], channels last: convolutions on a GPU are fastest so."""
     return (images.float() / 255.0).contiguous(memory_format=torch.channels_last)
 
 
@@ -52,14 +45,7 @@ class TrainingStep(nn.Module):
     """Forward pass and loss of a model as one module, so that DDP sees a single call.
 
     Autocast is entered here and not by Fabric, which would also round the target nodes to bfloat16, that is by whole
-    pixels.
-
-    Args:
-        model: the network, with a method `loss`.
-        bf16: run the forward pass under bfloat16 autocast.
-        cache_casts: keep cast weights for the rest of the pass. Must be False inside a CUDA graph, which would capture
-            them.
-        distillation: a teacher to learn from, or None. Then the model is a TreeFormer.
+    pixels. Inside a CUDA graph, `cache_casts` must be False: the graph would capture the cast weights.
     """
 
     def __init__(
@@ -75,19 +61,11 @@ class TrainingStep(nn.Module):
         targets: Targets,
         node_count: Tensor,
         tokens: int | None = None,
-        guide: Guide | None = None,
+        guide: TeacherOutput | None = None,
     ) -> dict[str, Tensor]:
-        """Compute the losses of a batch.
+        """Compute the losses of a batch, (B,3,H,W) uint8 images; `loss` is their sum.
 
-        Args:
-            images: (B,3,H,W) uint8.
-            targets: targets of the batch.
-            node_count: scalar by which sums over nodes are divided.
-            tokens: number of the model's object tokens. None is that of its configuration.
-            guide: predictions of the teacher, if there is one.
-
-        Returns:
-            The losses by name, with their sum as `loss`.
+        Sums over nodes are divided by `node_count`. `tokens` is the number of object tokens, None for the configured.
         """
         with torch.autocast(
             images.device.type, dtype=torch.bfloat16, enabled=self.bf16, cache_enabled=self.cache_casts
@@ -107,7 +85,7 @@ class TrainingStep(nn.Module):
         targets: Targets,
         node_count: Tensor,
         tokens: int | None,
-        guide: Guide,
+        guide: TeacherOutput,
         distillation: Distillation,
     ) -> dict[str, Tensor]:
         """Compute the losses against the teacher and, if they have a weight, those against the ground truth."""
@@ -124,16 +102,8 @@ class CudaGraphStep:
     """Forward, loss and backward of one model as a CUDA graph, for batches of one shape.
 
     After a call, every parameter's `grad` contains the gradient of that batch. Each graph has gradients of its own, in
-    memory that its replays overwrite, so several graphs of one model can be used in turn.
-
-    Args:
-        model: network on a GPU whose forward pass and `loss` never wait for the device.
-        example: a batch on the same GPU.
-        bf16: run the forward pass under bfloat16 autocast.
-        tokens: number of the model's object tokens. None is that of its configuration.
-        share_with: a graph to share memory with. A replay may overwrite the results of graphs that were captured later.
-        distillation: a teacher to learn from, or None.
-        guide: its predictions for the example.
+    memory that its replays overwrite, so several graphs of one model can be used in turn. A replay may overwrite the
+    results of graphs of `share_with` that were captured later.
     """
 
     def __init__(
@@ -145,7 +115,7 @@ class CudaGraphStep:
         tokens: int | None = None,
         share_with: CudaGraphStep | None = None,
         distillation: Distillation | None = None,
-        guide: Guide | None = None,
+        guide: TeacherOutput | None = None,
     ) -> None:
         self.step = TrainingStep(model, bf16=bf16, cache_casts=False, distillation=distillation)
         self.tokens = tokens
@@ -169,17 +139,8 @@ class CudaGraphStep:
             self.losses = self._forward_backward()
         self.gradients = [parameter.grad for parameter in self.parameters]
 
-    def __call__(self, batch: Batch, node_count: Tensor, guide: Guide | None = None) -> dict[str, Tensor]:
-        """Replay the graph on a batch.
-
-        Args:
-            batch: a batch with the shapes of the example, on the same GPU.
-            node_count: scalar by which sums over nodes are divided.
-            guide: predictions of the teacher, if there is one.
-
-        Returns:
-            The losses by name. The next call overwrites them.
-        """
+    def __call__(self, batch: Batch, node_count: Tensor, guide: TeacherOutput | None = None) -> dict[str, Tensor]:
+        """Replay the graph on a batch of the example's shapes. The next call overwrites the losses."""
         self.images.copy_(batch.images)
         self.targets.copy_(batch.targets)
         self.node_count.copy_(node_count)
@@ -197,14 +158,7 @@ class CudaGraphStep:
 
 
 class CudaGraphSteps:
-    """One graph per shape of batches, captured at the first batch of that shape.
-
-    Args:
-        model: network on a GPU.
-        bf16: run the forward pass under bfloat16 autocast.
-        capture: makes a graph. Tests pass a stand-in for the CPU.
-        distillation: a teacher to learn from, or None.
-    """
+    """One graph per shape of batches, captured at the first batch of that shape."""
 
     def __init__(
         self,
@@ -218,19 +172,9 @@ class CudaGraphSteps:
         self.graphs: dict[tuple[Any, ...], Any] = {}
 
     def __call__(
-        self, batch: Batch, node_count: Tensor, tokens: int | None = None, guide: Guide | None = None
+        self, batch: Batch, node_count: Tensor, tokens: int | None = None, guide: TeacherOutput | None = None
     ) -> dict[str, Tensor]:
-        """Replay the graph of the batch's shape; capture it first if there is none.
-
-        Args:
-            batch: a batch on the GPU.
-            node_count: scalar by which sums over nodes are divided.
-            tokens: number of the model's object tokens. None is that of its configuration.
-            guide: predictions of the teacher, if there is one.
-
-        Returns:
-            The losses by name. The next call overwrites them.
-        """
+        """Replay the graph of the batch's shape; capture it first if there is none. See `CudaGraphStep`."""
         shape = (batch.images.shape, batch.targets.points.shape, tokens)
         if shape not in self.graphs:
             first = next(iter(self.graphs.values()), None)

@@ -33,11 +33,6 @@ class Validator:
 
     A `with` block ends its worker processes.
 
-    Args:
-        config: the configuration of the run.
-        device: where the model runs.
-        batch: images per forward pass.
-
     Attributes:
         images: the validation images.
         workers: number of worker processes.
@@ -45,9 +40,6 @@ class Validator:
         bf16: whether the forward pass runs under bfloat16 autocast.
         batch: images per forward pass.
         options: options of the model's forward pass.
-
-    Raises:
-        ConfigError: if there is no validation image, or a source is invalid.
     """
 
     def __init__(self, config: TrainingConfig, device: torch.device, batch: int = BATCH) -> None:
@@ -58,7 +50,7 @@ class Validator:
         self.device = device
         self.bf16 = config.precision == "bf16"
         self.batch = batch
-        self.options = {"tokens": config.data.dense_tokens} if config.data.dense_every else {}
+        self.options = {"tokens": config.data.crowded_tokens} if config.data.crowded_every else {}
         self._pool: Executor | None = None
 
     def __enter__(self) -> Validator:
@@ -81,14 +73,8 @@ class Validator:
     ) -> dict[str, Rows]:
         """Compute every metric of every usable image, for one or several ways to decode. The network runs once.
 
-        Args:
-            model: the model.
-            decodings: by name, the settings of the model's configuration to change for decoding. None decodes once
-                with the model's own settings, under the name "".
-            options: keyword arguments of the model's `decode`.
-
-        Returns:
-            One row per usable image, in order, by the name of the decoding.
+        `decodings` has settings of the model's configuration by the name of a way; None is one way, "". `options` are
+        those of the model's `decode`.
         """
         was_training = model.training
         model.eval()
@@ -144,15 +130,7 @@ def means(rows: Rows) -> dict[str, float]:
 
 @contextmanager
 def changed_settings(model: Any, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Change settings of a model's configuration for the duration of a `with` block.
-
-    Args:
-        model: a model with a frozen dataclass `config`.
-        settings: values by field name.
-
-    Yields:
-        Nothing.
-    """
+    """Change settings of a model's configuration for the duration of a `with` block."""
     original = model.config
     model.config = replace(original, **settings)
     try:

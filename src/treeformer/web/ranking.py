@@ -14,7 +14,7 @@ from PIL import Image
 
 from treeformer._util.arrays import FloatArray
 from treeformer.errors import TreeformerError
-from treeformer.teaching.next_images import image_features, rank
+from treeformer.finetuning.next_images import image_features, rank
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.pyramid import Pyramids
 

@@ -1,7 +1,7 @@
 """Train on the corrections of the workspace: `treeformer finetune` as a child process.
 
 A process of its own can be ended at any time, and its memory is free afterwards. It prints one JSON object per line,
-see `treeformer.teaching.progress.Report`. If the editor is killed, the process ends at its next line, because its
+see `treeformer.finetuning.run.Report`. If the editor is killed, the process ends at its next line, because its
 output is not read. The new model is a folder in `.treeformer/models` of the results root.
 Results are not touched: to predict again with the new model is another request.
 """
@@ -27,11 +27,11 @@ from typing import IO, Any, Literal
 from treeformer._util.locks import take_lock
 from treeformer.data.recipe import RECIPE_NAME
 from treeformer.errors import TreeformerError
+from treeformer.finetuning import work_folder
 from treeformer.inference.open_engine import torch_sees_gpu
 from treeformer.results.item import Item, Origin
 from treeformer.results.policy import OPTION, why_not_learned_from
 from treeformer.results.record import find_items, write_record
-from treeformer.teaching import work_folder
 from treeformer.web.errors import RequestError
 from treeformer.web.folder import Entry, Workspace
 from treeformer.web.predicting import Predictions
@@ -66,7 +66,7 @@ class Status:
 
     Attributes:
         state: idle, running, done, failed or cancelled.
-        stage: what the process is doing, as in `treeformer.teaching.progress`.
+        stage: what the process is doing, as in `treeformer.finetuning.run`.
         lines: its lines for people, the newest last; at the end of a failed run the reason.
         done: finished items of the stage.
         total: all items of the stage, 0 if unknown.

@@ -13,7 +13,7 @@ const STAGES: Record<string, string> = {
   done: "Finishing",
 };
 
-/** At most so many images get pseudo-labels, as in `treeformer.teaching.pseudo_labels`. */
+/** At most so many images get pseudo-labels, as in `treeformer.finetuning.pseudo_labels`. */
 const MAX_LABELED = 100;
 
 const isCorrection = (e: ImageEntry): boolean => e.state === "edited" && e.origin !== "annotation";
