@@ -19,7 +19,15 @@ from functools import partial
 import numpy as np
 
 from treeformer import Skeleton
-from treeformer.metrics import street_mover_distance, street_mover_distance_paper, structure, topo, topo_paper
+from treeformer.metrics import (
+    keypoints,
+    line_distance,
+    street_mover_distance,
+    street_mover_distance_paper,
+    structure,
+    topo,
+    topo_paper,
+)
 
 SIZE = (512, 512)
 JITTER_PX = 2.0
@@ -82,6 +90,8 @@ def main() -> None:
         "topo_paper": topo_paper,
         "topo_paper, full graph": partial(topo_paper, keypoints=False),
         "structure": structure,
+        "keypoints": keypoints,
+        "line_distance": line_distance,
     }
     pairs = {}
     for nodes in NODES:

@@ -86,8 +86,8 @@ def test_a_corner_that_is_cut():
     """The chord of a right angle with legs of 30 px is at most 21.2 px away; the legs reach it at their ends only."""
     corner = Skeleton([(100, 100), (130, 100), (130, 130)], [(0, 1), (1, 2)], image_size=SIZE)
     chord = Skeleton([(100, 100), (130, 130)], [(0, 1)], image_size=SIZE)
-    assert line_distance(corner, chord).p95 == pytest.approx(0.95 * 30 / math.sqrt(2), abs=0.1)
-    assert line_distance(chord, corner).p95 == pytest.approx(0.95 * 15, abs=0.1)
+    assert line_distance(corner, chord).p95 == pytest.approx(0.95 * 30 / math.sqrt(2), abs=0.25)
+    assert line_distance(chord, corner).p95 == pytest.approx(0.95 * 15, abs=0.25)
 
 
 def test_only_the_curves_matter():

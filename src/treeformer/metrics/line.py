@@ -18,7 +18,7 @@ from treeformer.metrics._inputs import GraphLike, length_px, limit_to_surroundin
 # Distance up to which a place on one line is near the other, in units: that of TOPO.
 GATE = 200 / 18
 # Distance between samples, in units, unless a graph would have more samples than this.
-SPACING = 0.25
+SPACING = 0.5
 MAX_SAMPLES = 400_000
 
 
