@@ -38,7 +38,7 @@ def test_each_hot_peak_gets_a_token_and_the_batch_changes_nothing(images):
     model, pixels = network(), torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
     with torch.inference_mode():
         unlimited = model.detect(pixels)
-        _, peak_heat = peaks(unlimited.heat, model.config.tokens)
+        _, peak_heat = peaks(unlimited.features.heat, model.config.tokens)
         together = model.detect(pixels, min_peak_heat=heat)
         alone = [model.detect(image[None], min_peak_heat=heat) for image in pixels]
     counts = (peak_heat >= heat).sum(1).tolist()

@@ -54,6 +54,7 @@ class View:
     Attributes:
         opened: the sample.
         skeleton: its skeleton in the view, in px.
+        curves: that skeleton before it was resampled.
         affine: (2,3) map from the image to the view. None if both are the same.
         size: (width, height) of the view, px.
         augmentation: changes light and noise, None for an exact view.
@@ -61,6 +62,7 @@ class View:
 
     opened: OpenedSample
     skeleton: Skeleton
+    curves: Skeleton
     affine: FloatArray | None
     size: tuple[int, int]
     augmentation: Augmentation | None
@@ -79,7 +81,7 @@ class View:
             image = self.augmentation.relight(torch_warp(image, self.affine, self.size), rng)
         elif self.affine is not None:
             image = warp(image, self.affine, self.size)
-        return Sample(image, self.skeleton, self.opened.name)
+        return Sample(image, self.skeleton, self.opened.name, self.curves)
 
 
 def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, size: tuple[int, int]) -> View:
@@ -104,11 +106,12 @@ def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, si
     elif image_size != size:
         affine = into_frame(image_size, size)
         skeleton = move(skeleton, affine, size)
+    curves = skeleton
     if source.spacing_px:
         skeleton = skeleton.resample(source.spacing_px)
     if source.grid_px:
         skeleton = skeleton.sample_at_grid_crossings(source.grid_px)
-    return View(opened, skeleton, affine, size, augmentation)
+    return View(opened, skeleton, curves, affine, size, augmentation)
 
 
 def draw_cropped_view(

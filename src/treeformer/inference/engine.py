@@ -27,6 +27,10 @@ class RawPrediction(NamedTuple):
         attributes: (B,K,3) log(r + 0.5) with the radius r in px of the input, and (dx, dy), about the unit vector from
             the node to its parent. It is shorter if the network is unsure, and has no meaning at a root. None if the
             model does not predict attributes.
+        kinds: (B,K,WIDTH) probabilities of kinds, degrees and directions of all neighbors, see
+            `treeformer.decoding.node_kinds`. None if the model does not predict them.
+        lines: (B,S/2,S/2,3) uint8, map of center lines: 255 times the probability of a line, and 127.5 + 127.5 times
+            (cos 2t, sin 2t) with the angle t between line and x axis. None if the model has no such map.
     """
 
     node_score: Float32Array
@@ -34,6 +38,8 @@ class RawPrediction(NamedTuple):
     edge_cost: Float32Array
     root_logit: Float32Array
     attributes: Float32Array | None = None
+    kinds: Float32Array | None = None
+    lines: ImageArray | None = None
 
 
 Rows = list[tuple[RawPrediction, int]]

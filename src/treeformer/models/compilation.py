@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from treeformer.nn.backbone import Bottleneck
-from treeformer.nn.heat_map import HeatMapHead
+from treeformer.nn.fine_map import FineMap
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
 from treeformer.nn.transformer import DecoderLayer, EncoderLayer
@@ -18,7 +18,7 @@ COMPILED_MODULES = (
     Bottleneck,
     FeaturePyramid,
     LevelProjections,
-    HeatMapHead,
+    FineMap,
     EncoderLayer,
     DecoderLayer,
     RelationHead,
