@@ -18,14 +18,15 @@ THRESHOLDS = {"node_threshold": 0.3, "candidate_threshold": 0.25, "root_threshol
 
 
 def network(**options: Any) -> TreeFormer:
-    """Return an untrained network whose predictions differ between images and between tokens.
+    """Return an untrained network with all heads, whose predictions differ between images and between tokens.
 
     Args:
-        **options: Fields of `TreeFormerConfig`.
+        **options: Fields of `TreeFormerConfig` to change.
     """
     torch.manual_seed(5)  # with this seed the heat and the scores of different images overlap
     small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # because tracing is slow
-    model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small, **options))
+    heads = {"node_kinds": True, "center_lines": True}
+    model = TreeFormer(TreeFormerConfig.tiny(**({"tokens": 24} | small | heads | options)))
     with torch.no_grad():
         for head in (*model.decoder.node_heads, model.root_head):
             head.weight.mul_(3)
