@@ -76,16 +76,21 @@ def bend(forest: Skeleton, tiles: Sequence[LineTile], scale: FloatArray) -> Skel
             edge_of.append(edges[edge])
             shares.append((step + 1) / count)
             places.append(curves.points[edge, step] + tile.corner)
-    edge, share, place = (np.concatenate(parts) for parts in (edge_of, shares, places))
-    return _with_inner_nodes(forest, edge, share, place * scale) if len(edge) else forest
+    if len(edge_of) == 1:
+        return forest
+    place = np.concatenate(places) * scale
+    return _with_inner_nodes(forest, np.concatenate(edge_of), np.concatenate(shares), place)
 
 
 def step_counts(start: FloatArray, end: FloatArray) -> IntArray:
-    """Return the number of steps of each edge, (E,): a power of two, so that edges can be traced together.
+    """Return the number of steps of each edge.
 
     Args:
         start: (E,2) px.
         end: (E,2) px.
+
+    Returns:
+        (E,) powers of two, so that many edges can be traced together.
     """
     length = np.hypot(*(end - start).T)
     counts: IntArray = (2 ** np.ceil(np.log2(np.maximum(length / STEP_PX, 1)))).astype(np.intp)
@@ -124,7 +129,7 @@ def likelihood(presence: Float32Array) -> Float32Array:
 
     Across a line this is a parabola. Interpolating it, instead of the probability, keeps the place of its top.
     """
-    scaled: Float32Array = 1 - np.log(np.maximum(presence, FLOOR)) / np.float32(np.log(FLOOR))
+    scaled: Float32Array = (1 - np.log(np.maximum(presence, FLOOR)) / np.log(FLOOR)).astype(np.float32)
     return scaled
 
 

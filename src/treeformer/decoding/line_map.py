@@ -44,7 +44,17 @@ class LineTile(NamedTuple):
     def of(
         cls, lines: ImageArray, size: tuple[int, int], corner: tuple[int, int], box: tuple[float, float, float, float]
     ) -> LineTile:
-        """Return the cells of a map (h,w,3) that show a line inside the tile of `size` (width, height) px."""
+        """Keep the cells of a map that show a line inside the image.
+
+        Args:
+            lines: (h,w,3) see `RawPrediction.lines`.
+            size: (width, height) of the tile, px. What the map shows beyond is padding.
+            corner: see the class.
+            box: see the class.
+
+        Returns:
+            The tile.
+        """
         width, height = (-(-length // LINE_STRIDE) for length in size)
         lines = lines[:height, :width]
         cells = np.flatnonzero(lines[..., 0] >= LEAST).astype(np.uint32)
@@ -91,8 +101,8 @@ def sample_lines(lines: Float32Array, x: FloatArray, y: FloatArray) -> Float32Ar
     upper += (right - upper) * right_part
     lower, right = cells.take(cell + width, axis=0), cells.take(cell + width + 1, axis=0)
     lower += (right - lower) * right_part
-    upper += (lower - upper) * lower_part
-    return upper
+    sampled: Float32Array = upper + (lower - upper) * lower_part
+    return sampled
 
 
 def along_edges(skeleton: Skeleton) -> tuple[IntArray, FloatArray]:
@@ -155,4 +165,5 @@ def unexplained_lines(skeleton: Skeleton, tiles: Sequence[LineTile], least: floa
     if not len(place) or not len(cells):
         return cells
     distance, _ = search_tree(place).query(cells[:, :2])
-    return cells[distance > EXPLAINED_PX]
+    unexplained: FloatArray = cells[distance > EXPLAINED_PX]
+    return unexplained

@@ -197,5 +197,13 @@ class Output(Predictions):
 
 
 def rows_of(values: Tensor, index: Tensor) -> Tensor:
-    """Return the rows (B,K,C) of values (B,Q,C) with the indices (B,K)."""
+    """Return some rows of each image.
+
+    Args:
+        values: (B,Q,C).
+        index: (B,K) int64.
+
+    Returns:
+        (B,K,C).
+    """
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))

@@ -97,9 +97,9 @@ def line_targets(pieces: Tensor, height: int, width: int, stride: int = LINE_STR
         is_known: (B,height,width) bool, True near lines of one direction: not in crossings, bends and forks.
     """
     real = pieces[..., :1].isfinite()
-    middle, half = (pieces.nan_to_num() / stride).split(2, dim=-1)
+    middle, half = torch.split(pieces.nan_to_num() / stride, 2, dim=-1)
     reach = half.square().sum(-1, keepdim=True).sqrt()  # (B,K,1)
-    along_x, along_y = (half / reach.clamp(min=1e-6)).split(1, dim=-1)
+    along_x, along_y = torch.split(half / reach.clamp(min=1e-6), 1, dim=-1)
     step = torch.arange(-REACH, REACH + 1, device=pieces.device)
     across_cells, down_cells = step.repeat(len(step)), step.repeat_interleave(len(step))
     column, row = middle[..., :1].floor().long() + across_cells, middle[..., 1:].floor().long() + down_cells
@@ -112,7 +112,8 @@ def line_targets(pieces: Tensor, height: int, width: int, stride: int = LINE_STR
     blank = weight.new_zeros(len(pieces), height * width)
 
     def total(part: Tensor) -> Tensor:
-        return blank.scatter_add(1, cell, (weight * part).flatten(1))
+        drawn: Tensor = blank.scatter_add(1, cell, (weight * part).flatten(1))
+        return drawn
 
     presence = blank.scatter_reduce(1, cell, weight.flatten(1), "amax")
     cosine, sine = total(along_x.square() - along_y.square()), total(2 * along_x * along_y)

@@ -47,7 +47,8 @@ def segment_evidence(near: Tensor, far: Tensor, x: Tensor, y: Tensor) -> Tensor:
     Returns:
         (B,P,`NUMBERS`), the same for both directions of the edge.
     """
-    presence, cosine, sine = torch.cat([near, far], dim=2).float().unflatten(-1, (-1, 3)).unbind(-1)
+    samples = torch.cat([near, far], dim=2).float()
+    presence, cosine, sine = torch.unflatten(samples, -1, (-1, 3)).unbind(-1)
     double = [(x * x - y * y)[..., None, None], (2 * x * y)[..., None, None]]
     values = torch.cat([presence, cosine * double[0] + sine * double[1]], dim=-1)  # (B,P,points,2·blurs)
     mean = values.mean(2)

@@ -69,7 +69,15 @@ def distance_to_edges(points: Tensor, parent: Tensor) -> Tensor:
 
 
 def near_edges(targets: Targets, within_px: float) -> Tensor:
-    """Return (B,M,M) bool: [n, i] is True if node n is not on the edge of node i to its parent, but close to it."""
+    """Find nodes close to edges of other nodes.
+
+    Args:
+        targets: ground truth of the batch.
+        within_px: largest distance, px.
+
+    Returns:
+        (B,M,M) bool: [n, i] is True if node n is no end of the edge between node i and its parent, but close to it.
+    """
     assert targets.parent is not None
     node = torch.arange(targets.mask.shape[1], device=targets.mask.device)
     is_end = (node[:, None] == node) | (targets.parent[:, None] == node[:, None])
@@ -114,14 +122,30 @@ def kind_targets(targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 def agreement(x: Tensor, y: Tensor) -> Tensor:
-    """Return the cosines (…,BINS) of the angles between unit vectors, x and y (…) each, and the bins."""
+    """Return the cosines of the angles between unit vectors and the bins.
+
+    Args:
+        x: (…).
+        y: (…).
+
+    Returns:
+        (…,BINS).
+    """
     # Not a product of matrices, which autocast would round to bfloat16.
     angle = torch.arange(BINS, device=x.device) * (2 * math.pi / BINS)
     return x[..., None] * angle.cos() + y[..., None] * angle.sin()
 
 
 def direction_targets(points: Tensor, adjacency: Tensor) -> Tensor:
-    """Return the targets of the directions, (B,M,BINS) in [0,1], for points (B,M,2) px and adjacency (B,M,M) bool."""
+    """Return the targets of the directions.
+
+    Args:
+        points: (B,M,2) px.
+        adjacency: (B,M,M) bool.
+
+    Returns:
+        (B,M,BINS) in [0,1], high in the bins of neighbors.
+    """
     x, y = (points[:, None] - points[:, :, None]).unbind(-1)  # (B,M,M), [i, j]: from i to j
     length = (x.square() + y.square() + 1e-12).sqrt()
     nearest = agreement(x / length, y / length).masked_fill(~adjacency[..., None], -torch.inf).amax(2)

@@ -176,7 +176,15 @@ class RelationHead(nn.Module):
 
 
 def zero_linear(inputs: int, outputs: int) -> nn.Linear:
-    """Return a linear layer of zeros. No random number is drawn: the rest of a network does not depend on it."""
+    """Return a linear layer of zeros. No random number is drawn: the rest of a network does not depend on it.
+
+    Args:
+        inputs: width of the input.
+        outputs: width of the output.
+
+    Returns:
+        The layer, without a bias.
+    """
     layer: nn.Linear = nn.utils.skip_init(  # type: ignore[no-untyped-call]  # torch does not annotate it
         nn.Linear, inputs, outputs, bias=False
     )
@@ -248,7 +256,8 @@ def segment_samples(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
         middle, (B,P,count/2,channels) each.
     """
     if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
-        sums, differences = (part.unflatten(2, (count // 2, -1)) for part in sample_segments(start, end, level, count))
+        both = sample_segments(start, end, level, count)
+        sums, differences = (torch.unflatten(part, 2, (count // 2, -1)) for part in both)
         return (sums + differences) / 2, (sums - differences) / 2
     return _segment_halves(start, end, level, count)
 
