@@ -22,13 +22,13 @@ def perfect_map(*skeletons: Skeleton) -> torch.Tensor:
 
 
 def evidence(lines: torch.Tensor, *segments) -> torch.Tensor:
-    """(segments, statistic, presence or agreement, blur)."""
+    """(segments, presence or agreement, statistic, blur)."""
     start, end = torch.tensor(segments, dtype=torch.float32).unbind(1)
     step = end - start
     x, y = (step / step.norm(dim=-1, keepdim=True))[None].unbind(-1)
-    found = segment_evidence(*segment_samples(start[None], end[None], blurred_lines(lines), POINTS), x, y)
+    found = segment_evidence(segment_samples(start[None], end[None], blurred_lines(lines), POINTS), x, y)
     assert found.shape == (1, len(segments), NUMBERS)
-    return found[0].view(-1, 3, 2, len(BLURS))
+    return found[0].view(-1, 2, 3, len(BLURS))
 
 
 def test_statistics_match_explicit_samples():
@@ -56,7 +56,7 @@ def test_statistics_match_explicit_samples():
             here, across, down = sample(alone, torch.tensor(place, dtype=torch.float32)[None, None])[0, 0].tolist()
             values.append((here, across * cosine + down * sine))
         expected = np.stack([np.mean(values, axis=0), np.std(values, axis=0), np.min(values, axis=0)])
-        np.testing.assert_allclose(found[..., number], expected, atol=2e-4)
+        np.testing.assert_allclose(found[..., number].T, expected, atol=2e-4)
 
 
 def test_both_directions_of_an_edge_read_the_same():
@@ -73,11 +73,11 @@ def test_a_gap_is_the_weakest_place_and_a_crossing_line_does_not_agree():
     on_line, on_gap, on_crossing = (evidence(perfect_map(skeleton), segment)[0] for skeleton in (whole, gap, crossing))
     mean, deviation, lowest = range(3)
     presence, agreement = range(2)
-    assert on_line[lowest, presence, 0] > 0.4
-    assert on_gap[lowest, presence, 0] < 0.05
-    assert on_gap[deviation, presence, 0] > on_line[deviation, presence, 0] + 0.1
-    assert on_line[mean, agreement, 0] > 0.4
-    assert on_crossing[mean, agreement, 0] < -0.1, "lines across the segment"
+    assert on_line[presence, lowest, 0] > 0.4
+    assert on_gap[presence, lowest, 0] < 0.05
+    assert on_gap[presence, deviation, 0] > on_line[presence, deviation, 0] + 0.1
+    assert on_line[agreement, mean, 0] > 0.4
+    assert on_crossing[agreement, mean, 0] < -0.1, "lines across the segment"
 
 
 def test_a_bend_is_seen_with_more_blur():
@@ -85,8 +85,8 @@ def test_a_bend_is_seen_with_more_blur():
     curve = Skeleton(
         [(10 + 2 * k, 48 - 10 * np.sin(np.pi * k / 38)) for k in range(39)], [(k, k + 1) for k in range(38)]
     )
-    lowest = evidence(perfect_map(curve), ((10, 48), (86, 48)))[0, 2, 0]
-    bare = evidence(perfect_map(Skeleton([(10, 48), (12, 48)], [(0, 1)])), ((10, 48), (86, 48)))[0, 2, 0]
+    lowest = evidence(perfect_map(curve), ((10, 48), (86, 48)))[0, 0, 2]
+    bare = evidence(perfect_map(Skeleton([(10, 48), (12, 48)], [(0, 1)])), ((10, 48), (86, 48)))[0, 0, 2]
     assert lowest[0] < 0.02
     assert lowest[-1] > 10 * max(bare[-1], 1e-3)
 

@@ -156,7 +156,7 @@ def test_evidence_is_added_to_the_hidden_layer(monkeypatch, reads):
             parts, difference = [], 0.0
             if reads[0]:
                 samples = segment_samples(points[:, [i]], points[:, [j]], lines, POINTS)
-                parts.append(segment_evidence(*samples, x, y)[0, 0])
+                parts.append(segment_evidence(samples, x, y)[0, 0])
             if reads[1]:
                 there, back = direction_evidence(kinds, torch.tensor([i]), torch.tensor([j]), x, y)
                 parts.append(torch.stack([there + back, there * back])[:, 0, 0])

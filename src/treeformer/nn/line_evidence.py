@@ -35,22 +35,22 @@ def blurred_lines(lines: Tensor) -> FeatureLevel:
     return as_level(torch.cat(blurs, dim=1), EVIDENCE_STRIDE)
 
 
-def segment_evidence(near: Tensor, far: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def segment_evidence(samples: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Summarize the samples along segments.
 
     Args:
-        near: (B,P,`POINTS`/2,3 · len(`BLURS`)), samples of `blurred_lines` in the half of the segment at node i.
-        far: the same in the half at node j.
+        samples: (B,P,`POINTS`,3 · len(`BLURS`)), samples of `blurred_lines` in any order.
         x: (B,P), of the unit vector from i to j.
         y: (B,P).
 
     Returns:
         (B,P,`NUMBERS`), the same for both directions of the edge.
     """
-    samples = torch.cat([near, far], dim=2).float()
-    presence, cosine, sine = torch.unflatten(samples, -1, (-1, 3)).unbind(-1)
+    presence, cosine, sine = torch.unflatten(samples.float(), -1, (-1, 3)).unbind(-1)  # (B,P,points,blurs)
     double = [(x * x - y * y)[..., None, None], (2 * x * y)[..., None, None]]
-    values = torch.cat([presence, cosine * double[0] + sine * double[1]], dim=-1)  # (B,P,points,2·blurs)
-    mean = values.mean(2)
-    deviation = ((values * values).mean(2) - mean * mean).clamp(min=0).sqrt()
-    return torch.cat([mean, deviation, values.amin(2)], dim=-1)
+    numbers = []
+    for values in (presence, cosine * double[0] + sine * double[1]):
+        mean = values.mean(2)
+        deviation = ((values * values).mean(2) - mean * mean).clamp(min=0).sqrt()
+        numbers += [mean, deviation, values.amin(2)]
+    return torch.cat(numbers, dim=-1)

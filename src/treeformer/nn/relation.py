@@ -140,7 +140,7 @@ class RelationHead(nn.Module):
             x, y = (step / (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()).unbind(-1)
             evidence = []
             if lines is not None:
-                evidence.append(segment_evidence(*segment_samples(start, end, lines, POINTS), x, y))
+                evidence.append(segment_evidence(segment_samples(start, end, lines, POINTS), x, y))
             if kinds is not None:
                 forward, backward = direction_evidence(kinds.detach(), first, second, x, y)
                 evidence.append(torch.stack([forward + backward, forward * backward], dim=-1))
@@ -238,11 +238,12 @@ def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
     """
     if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
         return segments_triton.read(level.cells, start, end, (level.height, level.width, level.stride), count)
-    near, far = _segment_halves(start, end, level, count)
+    samples = _sample_points(start, end, level, count)
+    near, far = samples[:, :, : count // 2], samples[:, :, count // 2 :].flip(2)
     return (near + far).flatten(2), (near - far).flatten(2)
 
 
-def segment_samples(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:
+def segment_samples(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> Tensor:
     """Sample a level along segments.
 
     Args:
@@ -252,25 +253,23 @@ def segment_samples(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
         count: number of samples per segment, even.
 
     Returns:
-        The samples in the half at the start and those in the half at the end, both from the end of the segment to its
-        middle, (B,P,count/2,channels) each.
+        (B,P,count,channels), the samples of each segment in any order.
     """
     if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
         both = sample_segments(start, end, level, count)
         sums, differences = (torch.unflatten(part, 2, (count // 2, -1)) for part in both)
-        return (sums + differences) / 2, (sums - differences) / 2
-    return _segment_halves(start, end, level, count)
+        return torch.cat([sums + differences, sums - differences], dim=2) / 2
+    return _sample_points(start, end, level, count)
 
 
-def _segment_halves(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> tuple[Tensor, Tensor]:
-    """`segment_samples` in plain torch."""
+def _sample_points(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> Tensor:
+    """Sample a level (B,P,count,channels) along segments, from the start to the end."""
     fraction = (torch.arange(count, device=start.device) + 0.5) / count
     x, y = (  # (B,P,T), apart from each other: operations on rows of two numbers are slow on a CPU
         origin[..., None] + step[..., None] * fraction
         for origin, step in zip(start.float().unbind(-1), (end - start).float().unbind(-1), strict=True)
     )
-    samples = sample_at(level, x, y)
-    return samples[:, :, : count // 2], samples[:, :, count // 2 :].flip(2)
+    return sample_at(level, x, y)
 
 
 def node_pairs(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
