@@ -67,7 +67,7 @@ def test_both_directions_of_an_edge_read_the_same():
 
 def test_a_gap_is_the_weakest_place_and_a_crossing_line_does_not_agree():
     whole = Skeleton([(10, 48), (86, 48)], [(0, 1)])
-    gap = Skeleton([(10, 48), (40, 48), (56, 48), (86, 48)], [(0, 1), (2, 3)])
+    gap = Skeleton([(10, 48), (36, 48), (60, 48), (86, 48)], [(0, 1), (2, 3)])
     crossing = Skeleton([(10 + 8 * k, y) for k in range(10) for y in (28, 68)], [(2 * k, 2 * k + 1) for k in range(10)])
     segment = ((10, 48), (86, 48))
     on_line, on_gap, on_crossing = (evidence(perfect_map(skeleton), segment)[0] for skeleton in (whole, gap, crossing))

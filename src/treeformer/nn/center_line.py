@@ -21,7 +21,7 @@ from treeformer.skeleton import Skeleton
 
 LINE_STRIDE = 2
 """Side of a cell, px."""
-HIDDEN = 48
+HIDDEN = 32
 PRIOR = 0.02  # probability of a line in a cell before training
 SPREAD = 0.75  # s, in cells
 REACH = 2  # a piece is drawn in the cells up to so many rows and columns from its middle

@@ -16,7 +16,7 @@ from treeformer.nn.deformable_attention import FeatureLevel, as_level
 BLURS = (1, 3, 7)
 """Sides of the squares over which the map is averaged, in cells of `EVIDENCE_STRIDE`."""
 EVIDENCE_STRIDE = 2 * LINE_STRIDE
-POINTS = 16
+POINTS = 8
 """Samples along a segment, an even number."""
 NUMBERS = 6 * len(BLURS)
 """Numbers per edge: three of the presence and three of the agreement, at each blur."""
@@ -31,8 +31,15 @@ def blurred_lines(lines: Tensor) -> FeatureLevel:
     lines = lines.detach()
     presence = lines[:, :1].sigmoid()
     cells = functional.avg_pool2d(torch.cat([presence, presence * lines[:, 1:]], dim=1), 2)
-    blurs = [functional.avg_pool2d(cells, side, 1, side // 2, count_include_pad=False) for side in BLURS]
-    return as_level(torch.cat(blurs, dim=1), EVIDENCE_STRIDE)
+    return as_level(torch.cat([_blur(cells, side) for side in BLURS], dim=1), EVIDENCE_STRIDE)
+
+
+def _blur(cells: Tensor, side: int) -> Tensor:
+    """Average a map over squares, along rows and then along columns: ONNX Runtime is slow at large squares."""
+    for kernel in ((1, side), (side, 1)):
+        padding = kernel[0] // 2, kernel[1] // 2
+        cells = functional.avg_pool2d(cells, kernel, 1, padding, count_include_pad=False) if side > 1 else cells
+    return cells
 
 
 def segment_evidence(samples: Tensor, x: Tensor, y: Tensor) -> Tensor:
