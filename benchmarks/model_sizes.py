@@ -33,7 +33,7 @@ from treeformer.synthetic import make_image
 
 RANDOM, CONFIGURATIONS = "random:", ("default", "small", "paper", "tiny")
 SEED = 120_000  # seed of the first test image
-PARTS = ("backbone", "neck", "heat_map", "decoder", "relation_head")
+PARTS = ("backbone", "neck", "heat_map", "center_lines", "decoder", "relation_head")
 
 
 def open_entry(entry: str, tokens: int, temporary: Path) -> ModelFolder:

@@ -103,3 +103,13 @@ def test_batches_have_the_shape_of_their_kind(workers):
     assert (crowded.images[0].permute(1, 2, 0).numpy() == sample.image).all()
     # Rendered plants have radii.
     assert crowded.targets.radius[crowded.targets.mask].isfinite().all()
+
+
+def test_lines_follow_the_curves_before_nodes_are_left_out():
+    sources = [SourceConfig(presets=("vine",), grid_px=64)]
+    batch = next(iter(training_loader(MixtureDataset(sources, DataConfig(image_size=128), seed=0), BatchSizes(2))))
+    along_curves = 2 * torch.nansum(torch.hypot(batch.targets.lines[..., 2], batch.targets.lines[..., 3]), dim=1)
+    ends = batch.targets.points[:, :, None] - batch.targets.points[:, None]
+    along_edges = (ends.square().sum(-1).sqrt() * batch.targets.adjacency).sum((1, 2)) / 2
+    assert (along_curves > 1.002 * along_edges).all()
+    assert (along_curves < 2 * along_edges).all()

@@ -51,6 +51,19 @@ def test_equal_networks_have_no_loss(images):
     assert min(value.item() for value in others.values()) > 1e-3
 
 
+@pytest.mark.parametrize("has_heads", [(True, False), (False, True), (True, True)], ids=["teacher", "student", "both"])
+def test_a_teacher_says_nothing_about_kinds_and_center_lines(images, has_heads):
+    """They are learned from the ground truth."""
+    teacher, student = (
+        network(seed, node_kinds=has, center_lines=has) for seed, has in zip((1, 2), has_heads, strict=True)
+    )
+    guide = teacher_of(teacher)(images)
+    targets = Targets.from_skeletons([Skeleton([(10, 10), (40, 50)], [(0, 1)], root=0)] * 2, 4)
+    output = student(images, targets, None, guide)
+    assert len(distillation_losses(student.config, output, guide)) == 7
+    assert ("line" in student.loss(output, targets)) == ("kind" in student.loss(output, targets)) == has_heads[1]
+
+
 def test_the_tokens_of_the_guide_do_not_change_the_own_ones(images):
     student, guide = network(2), teacher_of(network(1))(images)
     targets = Targets.from_skeletons([Skeleton([(10, 10), (40, 50)], [(0, 1)], root=0)] * 2, 4)

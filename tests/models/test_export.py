@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from tests.models.untrained import LARGE, SIDE, THRESHOLDS, drawn_and_painted, network
 from treeformer.cli import app
 from treeformer.decoding.decode import decode
+from treeformer.decoding.node_kinds import WIDTH
 from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolderError, open_model
@@ -30,6 +31,7 @@ from treeformer.models import (
     save_pretrained,
 )
 from treeformer.models.export import find_start_model
+from treeformer.nn.node_kind import probabilities
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +62,10 @@ def test_both_engines_give_the_same_numbers_and_trees(folder, images, part):
     onnx_raw = open_engine(folder, "onnx", precision="float32")(batch)
     torch_raw = open_engine(folder, "torch")(batch)
     np.testing.assert_allclose(onnx_raw.node_score, torch_raw.node_score, atol=2e-3, rtol=1e-3)
-    for first, second in zip(onnx_raw, torch_raw, strict=True):
+    np.testing.assert_allclose(onnx_raw.lines.astype(float), torch_raw.lines, atol=1)
+    assert onnx_raw.lines.dtype == torch_raw.lines.dtype == np.uint8
+    assert onnx_raw.lines.shape == (len(batch), SIDE // 2, SIDE // 2, 3)
+    for first, second in zip(onnx_raw[:6], torch_raw[:6], strict=True):
         assert first.shape == second.shape
         assert first.dtype == second.dtype == np.float32
         for row, count in enumerate((onnx_raw.node_score > 0).sum(1)):
@@ -137,6 +142,23 @@ def test_attributes_are_those_of_the_head(folder, images):
         for point, values in zip(raw.points[0], raw.attributes[0], strict=True):
             token = (found.decoded.points[-1][0] - torch.from_numpy(point)).abs().sum(-1).argmin()
             np.testing.assert_allclose(values, expected[token], atol=5e-3)
+
+
+def test_kinds_and_lines_are_those_of_the_heads(folder, images):
+    network = from_pretrained(folder.path)
+    with torch.no_grad():
+        found = network.detect(
+            torch.from_numpy(images[:1]).permute(0, 3, 1, 2).float() / 255, min_peak_heat=THRESHOLDS["min_peak_heat"]
+        )
+        expected = probabilities(network.kind_head(found.decoded.tokens[0]))
+    for engine in ("onnx", "torch"):
+        raw = open_engine(folder, engine, **({"precision": "float32"} if engine == "onnx" else {}))(images[:1])
+        assert raw.kinds.shape == (*raw.node_score.shape, WIDTH)
+        for point, values in zip(raw.points[0], raw.kinds[0], strict=True):
+            token = (found.decoded.points[-1][0] - torch.from_numpy(point)).abs().sum(-1).argmin()
+            np.testing.assert_allclose(values, expected[token], atol=5e-3)
+        np.testing.assert_allclose(raw.lines[0, ..., 0] / 255, found.features.lines[0, 0].sigmoid(), atol=0.01)
+        assert np.ptp(raw.lines[..., 1]) > 5, "the tangents differ between cells"
 
 
 def test_a_model_without_attributes_has_no_such_output(tmp_path, images, monkeypatch):

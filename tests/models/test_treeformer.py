@@ -10,6 +10,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from treeformer import Skeleton
+from treeformer.decoding.node_kinds import WIDTH
 from treeformer.errors import TreeformerError
 from treeformer.models import TreeFormer, TreeFormerConfig
 from treeformer.models.criterion import adjacency_of_tokens, targets_of_tokens
@@ -36,6 +37,10 @@ CONFIGS = {
     "no auxiliary losses": TreeFormerConfig.tiny(auxiliary_losses=False),
     "heat map alone": TreeFormerConfig.tiny(auxiliary_losses=False, denoising=False, segment_channels=0),
     "without the finest level": TreeFormerConfig.tiny(decoder_min_stride=8),
+    "all heads": TreeFormerConfig.tiny(denoising=True, node_kinds=True, center_lines=True, hard_pair_weight=3),
+    "center lines on an encoder": TreeFormerConfig.tiny(
+        neck="encoder", encoder_layers=1, backbone_blocks=(1, 1, 1, 1), center_lines=True
+    ),
     "heat map on an encoder": TreeFormerConfig.tiny(neck="encoder", encoder_layers=1, backbone_blocks=(1, 1, 1, 1)),
 }
 
@@ -129,6 +134,25 @@ def test_gradients_reach_every_parameter(name, constraint, small_images):
     ]
     assert dead == []
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.slow
+def test_new_heads_change_nothing_before_they_are_trained(small_images):
+    """A network that starts from the weights of an earlier one predicts the same to the last bit."""
+    old = build_model(TreeFormerConfig.tiny(), noise=0.02).eval()
+    new = TreeFormer(TreeFormerConfig.tiny(node_kinds=True, center_lines=True)).eval()
+    missing, unexpected = new.load_state_dict(old.state_dict(), strict=False)
+    assert unexpected == []
+    assert missing
+    assert all(name.startswith(TreeFormer.new_parts) for name in missing)
+    with torch.no_grad():
+        before, after = old(small_images), new(small_images)
+    for name in ("node_logits", "points", "root_logits", "edge_logits", "attributes", "heat", "offsets"):
+        assert torch.equal(getattr(before, name), getattr(after, name)), name
+    assert before.lines is None
+    assert before.kinds is None
+    assert after.lines.shape == (2, 3, 32, 32)
+    assert after.kinds.shape == (2, 32, WIDTH)
 
 
 @pytest.mark.slow
@@ -273,7 +297,15 @@ def test_processes_divide_by_the_mean_of_their_node_counts(tiny, images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{}, {"edge_cost": "distance"}, {"tree_loss": "likelihood"}, {"tree_loss": "hinge"}], ids=str
+    "options",
+    [
+        {},
+        {"edge_cost": "distance"},
+        {"tree_loss": "likelihood"},
+        {"tree_loss": "hinge"},
+        {"node_kinds": True, "center_lines": True, "hard_pair_weight": 3.0},
+    ],
+    ids=str,
 )
 def test_compiled_parts_have_no_breaks_and_the_same_losses(images, options):
     targets = Targets.from_skeletons([FORKED, BENT], size=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,17 +17,25 @@ LARGE = 1e5  # a variance that float16 cannot hold
 THRESHOLDS = {"node_threshold": 0.3, "candidate_threshold": 0.25, "root_threshold": 0.6, "min_peak_heat": 0.0245}
 
 
-def network():
-    """Return an untrained network whose predictions differ between images and between tokens."""
+def network(**options: Any) -> TreeFormer:
+    """Return an untrained network with all heads, whose predictions differ between images and between tokens.
+
+    Args:
+        **options: Fields of `TreeFormerConfig` to change.
+    """
     torch.manual_seed(5)  # with this seed the heat and the scores of different images overlap
     small = {"backbone_blocks": (1, 1), "decoder_layers": 1, "relation_min_stride": 16}  # because tracing is slow
-    model = TreeFormer(TreeFormerConfig.tiny(tokens=24, **small))
+    heads = {"node_kinds": True, "center_lines": True}
+    model = TreeFormer(TreeFormerConfig.tiny(**({"tokens": 24} | small | heads | options)))
     with torch.no_grad():
         for head in (*model.decoder.node_heads, model.root_head):
             head.weight.mul_(3)
             head.bias.zero_()
         model.heat_map.layers[-1].weight.mul_(100)
         model.attribute_head.weight.normal_()
+        for name, parameter in model.named_parameters():
+            if name.startswith(TreeFormer.new_parts[1:]):
+                parameter.normal_(std=0.5)
         model.backbone.bn1.running_var[0] = LARGE
     return model.eval()
 

@@ -7,7 +7,9 @@ import torch
 
 from treeformer.nn.deformable_attention import as_level, sample
 from treeformer.nn.edge_context import edge_context
-from treeformer.nn.relation import DISTANCE_SCALE_PX, MOST_CERTAIN, RelationHead, node_pairs
+from treeformer.nn.line_evidence import POINTS, blurred_lines, segment_evidence
+from treeformer.nn.node_kind import WIDTH, direction_evidence
+from treeformer.nn.relation import DISTANCE_SCALE_PX, MOST_CERTAIN, RelationHead, node_pairs, segment_samples
 
 
 def read_segment(reader, level, p_i, p_j, count):
@@ -28,7 +30,7 @@ def one_direction(head: RelationHead, h_i, h_j, relation, p_i, p_j, fine, tail=T
         distance = step.norm()
         hidden = hidden + head.even_segment(torch.cat([*sums, distance[None], torch.log1p(8 * distance)[None]]))
         hidden = hidden + head.odd_segment(torch.cat([*differences, step]))
-    return head.tail(hidden.relu()) if tail else hidden.relu()
+    return head.tail(hidden.relu()) if tail else hidden
 
 
 @pytest.fixture(params=[0, 6], ids=["tokens only", "with the image"])
@@ -120,10 +122,55 @@ def test_the_second_prediction_equals_the_loop():
             total = first[i, j].clone()
             for a, b in ((i, j), (j, i)):
                 sides = (tokens[0, a], tokens[0, b], relation[0], points[0, a], points[0, b], fine)
-                hidden = one_direction(plain, *sides, tail=False)
+                hidden = one_direction(plain, *sides, tail=False).relu()
                 context = torch.cat([context_matrix[a, b], context_matrix[b, a], bounded[i, j, None]])
                 total += twice.correction((twice.pair_again(hidden) + twice.context(context)).relu()) / 2
             torch.testing.assert_close(second[i, j], total, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("reads", [(True, False), (False, True), (True, True)], ids=["lines", "kinds", "both"])
+@torch.no_grad()
+def test_evidence_is_added_to_the_hidden_layer(monkeypatch, reads):
+    """Pair by pair, also on the code path of inference on a GPU."""
+    torch.manual_seed(0)
+    head = RelationHead(
+        8, 12, fine_channels=6, segment_channels=3, segment_points=4, reads_lines=reads[0], reads_kinds=reads[1]
+    )
+    tokens, relation, points = torch.randn(1, 5, 8), torch.randn(1, 8), 8 + 24 * torch.rand(1, 5, 2)
+    fine, lines = as_level(torch.randn(1, 6, 10, 10), 4), blurred_lines(torch.randn(1, 3, 20, 20))
+    kinds = torch.randn(1, 5, WIDTH)
+    inputs = tokens, relation, points, fine, torch.rand(1, 5), lines if reads[0] else None, kinds if reads[1] else None
+    plain = RelationHead(8, 12, fine_channels=6, segment_channels=3, segment_points=4)
+    plain.load_state_dict(head.state_dict(), strict=False)
+    assert torch.equal(head(*inputs), plain(*inputs[:5])), "zero at first"
+    layers = [getattr(head, name) for name in ("even_evidence", "odd_evidence") if hasattr(head, name)]
+    for layer in layers:
+        layer.weight.normal_()
+    found = head(*inputs)
+    for i in range(5):
+        for j in range(5):
+            if i == j:
+                continue
+            unit = (points[0, j] - points[0, i]) / (points[0, j] - points[0, i]).norm()
+            x, y = unit.view(2, 1, 1)
+            parts, difference = [], 0.0
+            if reads[0]:
+                samples = segment_samples(points[:, [i]], points[:, [j]], lines, POINTS)
+                parts.append(segment_evidence(samples, x, y)[0, 0])
+            if reads[1]:
+                there, back = direction_evidence(kinds, torch.tensor([i]), torch.tensor([j]), x, y)
+                parts.append(torch.stack([there + back, there * back])[:, 0, 0])
+                difference = head.odd_evidence.weight[:, 0] * (there - back)[0, 0]
+            even = head.even_evidence.weight @ torch.cat(parts)
+            ends = (tokens[0, i], tokens[0, j], relation[0], points[0, i], points[0, j], fine)
+            logits = sum(
+                head.tail((one_direction(plain, *order, tail=False) + even + sign * difference).relu()) / 2
+                for order, sign in ((ends, 1), ((ends[1], ends[0], ends[2], ends[4], ends[3], ends[5]), -1))
+            )
+            torch.testing.assert_close(found[0, i, j], logits, atol=1e-4, rtol=1e-4)
+    for module in ("relation", "deformable_attention"):
+        monkeypatch.setattr(f"treeformer.nn.{module}.is_inference_on_gpu", lambda tensor: True)
+    torch.testing.assert_close(head(*inputs), found, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(3, 4, 3), (4, 4, 2), (8, 8, 4)], ids=["none", "some", "most"])

@@ -73,3 +73,21 @@ def test_moving_keeps_optional_tensors(comb):
     assert bare.parent is None
     assert bare.kind is None
     assert np.array_equal(bare.points, targets.points)
+
+
+def test_lines_are_those_of_the_curves(comb):
+    """The curve keeps its length although nodes between keypoints are left out."""
+    arc = Skeleton(
+        [(20 + 15 * math.cos(t), 15 * math.sin(t)) for t in np.linspace(0, 3, 30)], [(k, k + 1) for k in range(29)]
+    )
+    targets = Targets.from_skeletons([arc.contract(), comb], size=8, curves=[arc, None])
+    lengths = 2 * np.nansum(np.hypot(*targets.lines[..., 2:].numpy().transpose(2, 0, 1)), axis=1)
+    np.testing.assert_allclose(lengths, [arc.length, comb.length], rtol=1e-5)
+    assert arc.contract().length < 0.7 * arc.length
+
+
+def test_nodes_at_the_frame():
+    cut = Skeleton([(5, 5), (60, 5), (60, 70)], [(0, 1), (1, 2)], root=0).crop(0, 0, 50, 50)
+    targets = Targets.from_skeletons([cut, cut.replace(image_size=None)], size=3)
+    assert targets.at_frame[0].tolist() == [False, True, False], "the last one is padding"
+    assert not targets.at_frame[1].any(), "without an image there is no frame"

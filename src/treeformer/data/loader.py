@@ -131,7 +131,8 @@ def collate(items: Sequence[tuple[Sample | None, Sequence[Skipped]]], max_nodes:
     samples = [sample for sample, _ in items if sample is not None]
     skipped = tuple(entry for _, entries in items for entry in entries)
     images = [torch.from_numpy(np.ascontiguousarray(sample.image.transpose(2, 0, 1))) for sample in samples]
-    targets = Targets.from_skeletons([sample.skeleton for sample in samples], max_nodes)
+    curves = [sample.curves for sample in samples]
+    targets = Targets.from_skeletons([sample.skeleton for sample in samples], max_nodes, curves)
     return Batch(torch.stack(images), targets, tuple(sample.name for sample in samples), skipped)
 
 

@@ -27,11 +27,13 @@ class Sample:
         image: (H,W,3) uint8 RGB.
         skeleton: a forest inside the image, in px, with `image_size` set.
         name: name of the image within its data set.
+        curves: the skeleton before nodes between keypoints were left out, None if it is the same.
     """
 
     image: ImageArray
     skeleton: Skeleton
     name: str
+    curves: Skeleton | None = None
 
 
 @dataclass(frozen=True)

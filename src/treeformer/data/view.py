@@ -47,6 +47,7 @@ class View:
 
     opened: OpenedSample
     skeleton: Skeleton  # in the view, px
+    curves: Skeleton  # that skeleton before it was resampled
     affine: FloatArray | None  # (2,3) map from the image to the view. None if both are the same.
     size: tuple[int, int]  # (width, height) of the view, px
     augmentation: Augmentation | None  # changes light and noise, None for an exact view
@@ -65,7 +66,7 @@ class View:
             image = paint_gaps(image, self.skeleton, self.gaps, rng)
         if self.augmentation is not None and self.affine is not None:
             image = self.augmentation.relight(image, rng)
-        return Sample(image, self.skeleton, self.opened.name)
+        return Sample(image, self.skeleton, self.opened.name, self.curves)
 
 
 def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, size: tuple[int, int]) -> View:
@@ -80,11 +81,12 @@ def draw_view(source: Source, opened: OpenedSample, rng: np.random.Generator, si
     elif image_size != size:
         affine = into_frame(image_size, size)
         skeleton = move(skeleton, affine, size)
+    curves = skeleton
     if source.spacing_px:
         skeleton = skeleton.resample(source.spacing_px)
     if source.grid_px:
         skeleton = skeleton.sample_at_grid_crossings(source.grid_px)
-    return View(opened, skeleton, affine, size, augmentation, source.gaps)
+    return View(opened, skeleton, curves, affine, size, augmentation, source.gaps)
 
 
 def draw_cropped_view(

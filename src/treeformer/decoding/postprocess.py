@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ def postprocess(
     single_plant: bool = False,
     calibration: EdgeCalibration | None = None,
     low_confidence: float | None = None,
+    bend: Callable[[Skeleton], Skeleton] | None = None,
     image_name: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Skeleton:
@@ -42,6 +43,7 @@ def postprocess(
         single_plant: do not separate doubtful branches from a plant.
         calibration: coefficients of the calibrated edge scores; None keeps the network's scores.
         low_confidence: edges with a lower score, after calibration, are doubtful; None if that is not known.
+        bend: replaces the straight edges of a forest by curves; None keeps them.
         image_name: file name of the image.
         metadata: metadata of the skeleton.
 
@@ -56,6 +58,8 @@ def postprocess(
         if calibration is not None and low_confidence is not None:
             found = revise_doubtful_branches(found, low_confidence, single_plant=single_plant)
         found = drop_unsure_plants(found)
+    if bend is not None:
+        found = bend(found)
     assert found.node_score is not None
     assert found.edge_score is not None
     rounded = found.replace(

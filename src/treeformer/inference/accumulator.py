@@ -11,8 +11,10 @@ import numpy as np
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer._util.images import ImageSource
 from treeformer.decoding.attributes import direction_cost, radius_px
+from treeformer.decoding.curves import bend
 from treeformer.decoding.decode import decode, decode_pairs
 from treeformer.decoding.duplicates import suppress_duplicates
+from treeformer.decoding.line_map import LineTile
 from treeformer.decoding.postprocess import PLACE_DIGITS, postprocess
 from treeformer.decoding.spanning import all_pairs
 from treeformer.inference import tiles
@@ -41,6 +43,7 @@ class TileAccumulator:
         graphs: sparse graphs of the first tiles. Stays empty if the image is a single tile.
         pending: node scores (K,), points (K,2) px of the input, edge costs (K,K), root logits (K,) and, if the model
             has them, attributes (K,3) of the tiles that follow those in `graphs`.
+        lines: maps of center lines of the tiles that have been added; stays empty if the model has none.
         source: the image, to open it again for a second pass; None if there is none.
         is_noise: the input of the first pass is pure noise. If no plant is found there, there is no second pass.
         first_pass: the output of a pass over the whole image, which decides about roots; None if there was none.
@@ -54,6 +57,7 @@ class TileAccumulator:
     image_name: str | None
     graphs: list[TileGraph] = field(default_factory=list)
     pending: list[tuple[FloatArray, ...]] = field(default_factory=list)
+    lines: list[LineTile] = field(default_factory=list)
     source: ImageSource | View | None = None
     is_noise: bool = False
     first_pass: TileAccumulator | None = None
@@ -72,6 +76,8 @@ class TileAccumulator:
         kept = np.flatnonzero((score >= min_score) & tiles.inside(points, *tile.size))
         output = score[kept], points[kept], cost[kept[:, None], kept], logit[kept]
         self.pending.append(output if raw.attributes is None else (*output, raw.attributes[row][kept]))
+        if raw.lines is not None and self.options.curves:
+            self.lines.append(LineTile.of(raw.lines[row], tile.size, (tile.left, tile.top), tile.core))
         if len(self.pending) > MAX_PENDING_TILES:
             self._reduce_pending()
 
@@ -97,9 +103,11 @@ class TileAccumulator:
         rule, longest = self.options.scale_rule, max(self.scaled_size)
         if rule is None or longest >= max(self.original_size):
             return None
-        if self.is_noise and not len(self.skeleton()):
+        # The nodes on curves would count more than others.
+        forest = self._decode(curves=False) if self.lines else self.skeleton()
+        if self.is_noise and not len(forest):
             return None
-        size = choose_working_size(self.skeleton(), rule, longest, self.options.fixed_px)
+        size = choose_working_size(forest, rule, longest, self.options.fixed_px)
         return self.options.at_size(size, is_final=True) if size > longest else None
 
     def bases(self) -> FloatArray:
@@ -115,7 +123,7 @@ class TileAccumulator:
         scale = np.divide(self.original_size, self.scaled_size)
         return (np.clip(points, 0.0, self.scaled_size) * scale).round(PLACE_DIGITS)
 
-    def _decode(self) -> Skeleton:
+    def _decode(self, *, curves: bool = True) -> Skeleton:
         forest = self._decode_tile() if len(self.tiles) == 1 else self._decode_tiles()
         if self.first_pass is not None:
             forest = move_bases(forest, self.first_pass.bases())
@@ -126,9 +134,15 @@ class TileAccumulator:
             single_plant=self.options.single_plant,
             calibration=self.options.edge_calibration,
             low_confidence=self.options.low_confidence,
+            bend=self._bend if curves and self.lines else None,
             image_name=self.image_name,
             metadata=self.options.metadata,
         )
+
+    def _bend(self, forest: Skeleton) -> Skeleton:
+        """Replace the edges of a forest, in px of the original image, by curves along the center lines."""
+        curved = bend(forest, self.lines, np.divide(self.original_size, self.scaled_size))
+        return curved.replace(nodes=np.clip(curved.nodes, 0.0, self.original_size).round(PLACE_DIGITS))
 
     def _decode_tile(self) -> Skeleton:
         """Decode an image of a single tile, with the costs of all edges."""

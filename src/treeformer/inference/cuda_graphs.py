@@ -30,9 +30,10 @@ from treeformer.models.inference_model import (
     RankedTokens,
     candidate_count,
     group_by_count,
+    output_names,
     select_images,
 )
-from treeformer.models.outputs import Features
+from treeformer.models.outputs import Features, Scene
 from treeformer.models.token_count import MIN_TOKENS
 
 EAGER_USES = 2  # uses of a shape before it is captured: a capture takes as long as several eager runs
@@ -197,15 +198,15 @@ class _Batch:
 
     def _decode_tokens(self, token_count: int) -> None:
         active = None if self.active is None else self.active[:, :token_count]
-        ranked, relation = self.model.decode_tokens(self.features, active)
+        ranked, scene = self.model.decode_tokens(self.features, active)
         count = candidate_count(ranked.score)
         if self.ranked is None:  # never during a capture, because a shape is not captured at its first use
             self.ranked = ranked.map(lambda part: part.new_zeros(len(part), self.max_tokens, *part.shape[2:]))
-            self.relation, self.count = torch.empty_like(relation), torch.empty_like(count)
+            self.relation, self.count = torch.empty_like(scene.relation), torch.empty_like(count)
         for whole, part in zip(self.ranked, ranked, strict=True):
             if whole is not None and part is not None:
                 whole[:, :token_count].copy_(part)
-        self.relation.copy_(relation)
+        self.relation.copy_(scene.relation)
         self.count.copy_(count)
 
     def predict_edges(self, groups: list[tuple[list[int], int]]) -> Iterator[tuple[list[int], Candidates]]:
@@ -217,15 +218,15 @@ class _Batch:
             padded_count = round_up(count, self.candidate_step, self.max_tokens)
             key = ("predict_edges", self.images.shape, padded_count)
             stage = functools.partial(self._predict_edges, padded_count)
-            score, points, cost, *others = self.cache.run(key, stage)
-            own = slice(len(rows)), slice(count)
-            yield rows, (score[own], points[own], cost[(*own, own[1])], *(part[own] for part in others))
+            parts = zip(output_names(self.model.model.config), self.cache.run(key, stage), strict=True)
+            of_tokens = {"lines": 0, "edge_cost": 2}  # axes with one row per token, for the others 1
+            yield rows, tuple(part[: len(rows)][:, *[slice(count)] * of_tokens.get(name, 1)] for name, part in parts)
 
     def _predict_edges(self, count: int) -> Candidates:
         assert self.ranked is not None  # the second stage runs before the third
-        return self.model.predict_edges(
-            *select_images(self.ranked, self.relation, self.features.levels[0], self.rows, count)
-        )
+        features = self.features
+        scene = Scene(self.relation, features.levels[0], features.blurred)
+        return self.model.predict_edges(*select_images(self.ranked, scene, features.lines, self.rows, count))
 
 
 def padded_batch_size(count: int) -> int:

@@ -31,6 +31,12 @@ class RawPrediction(NamedTuple):
     # its parent. It is shorter if the network is unsure, and has no meaning at a root. None if the model does not
     # predict attributes.
     attributes: Float32Array | None = None
+    # (B,K,WIDTH) probabilities of kinds, degrees and directions of all neighbors, see `treeformer.decoding.node_kinds`.
+    # None if the model does not predict them.
+    kinds: Float32Array | None = None
+    # (B,S/2,S/2,3) uint8, map of center lines: 255 times the probability of a line, and 127.5 + 127.5 times
+    # (cos 2t, sin 2t) with the angle t between line and x axis. None if the model has no such map.
+    lines: ImageArray | None = None
 
 
 Rows = list[tuple[RawPrediction, int]]

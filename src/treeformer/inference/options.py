@@ -30,6 +30,7 @@ class PredictionOptions:
             keeps all edges.
         engine_name: what runs the network, for the metadata.
         views: number of views, see `treeformer.inference.views`, for the metadata.
+        curves: let edges follow the center lines, if the model has a map of them.
 
     Attributes:
         working_px: length that longer images are reduced to, px. None reduces no image.
@@ -45,6 +46,7 @@ class PredictionOptions:
         direction_weight: weight of predicted directions in edge costs.
         edge_calibration: coefficients of calibrated edge scores, None for the network's scores.
         low_confidence: edges with a lower calibrated score are doubtful, None if the model does not say.
+        curves: let edges follow the center lines, if the model has a map of them.
         metadata: metadata of the predicted skeletons.
 
     Raises:
@@ -59,6 +61,7 @@ class PredictionOptions:
         min_confidence: float | None,
         engine_name: str = "",
         views: int = 1,
+        curves: bool = True,
     ) -> None:
         settings = model.config
         if working_size not in (None, "full", "auto"):
@@ -83,6 +86,7 @@ class PredictionOptions:
         self.edge_calibration = settings.edge_calibration
         self.low_confidence = settings.low_confidence_threshold
         self.direction_weight = settings.direction_weight
+        self.curves = curves
         self._model = model
         self._first_pass: PredictionOptions | None = None
         self._record = {
@@ -93,6 +97,7 @@ class PredictionOptions:
             "edge_threshold": self.edge_threshold,
             "single_plant": single_plant,
             **({"views": views} if views > 1 else {}),
+            **({} if curves else {"curves": False}),
         }
         self.metadata = prediction_metadata(model, self._record)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -20,9 +20,8 @@ from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.cuda_graphs import CudaGraphInference
 from treeformer.inference.engine import RawPrediction, Rows, check_input
 from treeformer.models.export import load_weights
-from treeformer.models.inference_model import InferenceModel
+from treeformer.models.inference_model import InferenceModel, output_names
 from treeformer.models.treeformer import TreeFormer
-from treeformer.nn.attributes import ATTRIBUTES
 
 # Images per call: smaller batches do not fill a GPU. The host has less work per image with large ones, but they need
 # 4 GiB, and a small GPU may not have more.
@@ -54,6 +53,7 @@ class TorchEngine:
         self.preferred_batch = preferred_batch(self._device)
         self._model: InferenceModel | CudaGraphInference
         self._model = InferenceModel(model.eval(), folder.config.candidate_threshold, folder.config.min_peak_heat)
+        self._outputs = output_names(model.config)
         self._on_gpu = self._device.type == "cuda"
         if self._on_gpu:
             cast_weights_to_bfloat16(model)
@@ -67,19 +67,19 @@ class TorchEngine:
     def __call__(self, images: NDArray[np.uint8]) -> RawPrediction:
         """Predict images; raise `TreeformerError` in a forked process."""
         groups = self._begin(images)()
-        count = max(candidates[0].shape[1] for _, candidates in groups)
-        batch = len(images)
-        shapes = [(batch, count), (batch, count, 2), (batch, count, count), (batch, count), (batch, count, ATTRIBUTES)]
-        arrays = [np.zeros(shape, dtype=np.float32) for shape in shapes[: len(groups[0][1])]]
-        for rows, candidates in groups:
-            for whole, part in zip(arrays, candidates, strict=True):
+        arrays = {}
+        for number, name in enumerate(self._outputs):
+            parts = [(rows, candidates[number].numpy()) for rows, candidates in groups]
+            largest = np.max([part.shape[1:] for _, part in parts], axis=0)  # padding is 0
+            arrays[name] = whole = np.zeros((len(images), *largest), parts[0][1].dtype)
+            for rows, part in parts:
                 index: tuple[Any, ...] = (rows, *(slice(size) for size in part.shape[1:]))
-                whole[index] = part.numpy()
-        return RawPrediction(*arrays)
+                whole[index] = part
+        return RawPrediction(**arrays)
 
     def begin_rows(self, images: NDArray[np.uint8]) -> Callable[[], Rows]:
         """Begin to predict images, and leave the output in groups; see `engine.begin_rows`."""
-        return functools.partial(_rows, self._begin(images), len(images))
+        return functools.partial(_rows, self._begin(images), len(images), self._outputs)
 
     def input_memory(self, batch: int) -> ImageArray:
         """Return memory for a batch, (batch,S,S,3) uint8. A GPU reads it several times faster than other memory."""
@@ -158,11 +158,11 @@ class TorchEngine:
         return pixels
 
 
-def _rows(wait: Callable[[], Groups], count: int) -> Rows:
+def _rows(wait: Callable[[], Groups], count: int, names: Sequence[str]) -> Rows:
     """Wait for the output of a batch of `count` images; return the output and the row of each image."""
     found: dict[int, tuple[RawPrediction, int]] = {}
     for rows, candidates in wait():
-        raw = RawPrediction(*(part.numpy() for part in candidates))
+        raw = RawPrediction(**{name: part.numpy() for name, part in zip(names, candidates, strict=True)})
         found |= {row: (raw, index) for index, row in enumerate(rows)}
     return [found[row] for row in range(count)]
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from treeformer.nn.backbone import Bottleneck
 from treeformer.nn.backbone_tinyvit import ThreeConvolutions, WindowBlock
-from treeformer.nn.heat_map import HeatMapHead
+from treeformer.nn.fine_map import FineMap
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
 from treeformer.nn.transformer import DecoderLayer, EncoderLayer
@@ -21,7 +21,7 @@ COMPILED_MODULES = (
     WindowBlock,
     FeaturePyramid,
     LevelProjections,
-    HeatMapHead,
+    FineMap,
     EncoderLayer,
     DecoderLayer,
     RelationHead,

@@ -131,6 +131,14 @@ class TreeFormerConfig(Regime):
     node_attributes: bool = False
     """Predict the radius of each node and the direction to its parent."""
 
+    node_kinds: bool = False
+    """Predict kind and degree of each node and the directions of all its neighbors, and let the relation head read
+    these directions."""
+
+    center_lines: bool = False
+    """Predict a map of the center lines of all branches and of their tangents, and let the relation head read it along
+    the segment of a pair."""
+
     # ---- tree constraint
 
     constraint: Constraint = "both"
@@ -213,8 +221,27 @@ class TreeFormerConfig(Regime):
     parent_direction_weight: float = 0.5
     """Weight of the loss of the unit vector to the parent."""
 
+    kind_weight: float = 0.2
+    """Weight of the losses of kind and degree of nodes."""
+
+    neighbor_weight: float = 0.1
+    """Weight of the loss of the directions of a node's neighbors, per direction."""
+
+    line_weight: float = 0.05
+    """Weight of the loss of the center lines, per cell of 2 px."""
+
+    tangent_weight: float = 0.02
+    """Weight of the loss of the tangents of center lines, per cell of 2 px."""
+
     edge_weight: float = 1.0
     """Weight of both edge losses."""
+
+    hard_pair_weight: float = 1.0
+    """Weight of pairs that are easily confused, relative to the others: a true edge with a third node beside it, and
+    the pairs of this node and the ends of the edge."""
+
+    hard_pair_px: float = 4.0
+    """Largest distance of the third node from the edge, px."""
 
     denoising_weight: float = 1.0
     """Weight of all losses of the denoising tokens."""

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.outputs import Output, Predictions
-from treeformer.nn.attributes import ATTRIBUTES, attribute_losses
+from treeformer.models.outputs import Output, Predictions, rows_of
+from treeformer.nn.attributes import attribute_losses
+from treeformer.nn.center_line import line_losses
 from treeformer.nn.heat_map import cells_of, heat_targets
 from treeformer.nn.losses import (
     balanced_cross_entropy,
@@ -28,6 +29,7 @@ from treeformer.nn.losses import (
     pair_weights,
 )
 from treeformer.nn.matching import Matching
+from treeformer.nn.node_kind import hard_pairs, kind_losses
 from treeformer.nn.sfs import SFS, edge_margin
 from treeformer.nn.targets import Targets
 from treeformer.nn.tree_hinge import hinge_loss
@@ -39,7 +41,8 @@ def losses(
 ) -> dict[str, Tensor]:
     """Compute the weighted losses by name.
 
-    The names are heat, offset, node, point, box, root, radius, direction, edge, edge_constrained and denoising_….
+    The names are heat, offset, line, tangent, node, point, box, root, radius, direction, kind, neighbor, edge,
+    edge_constrained and denoising_….
 
     Args:
         config: Weights and kinds of the losses.
@@ -63,6 +66,10 @@ def losses(
     result: dict[str, Tensor] = {}
     if output.heat is not None and output.offsets is not None:
         result |= _heat_losses(config, output.heat, output.offsets, output.heat_stride, targets, node_count)
+    if output.lines is not None and targets.lines is not None:
+        found, tangent = line_losses(output.lines, targets.lines)
+        result["line"] = config.line_weight * found / node_count
+        result["tangent"] = config.tangent_weight * tangent / node_count
     all_tokens = torch.ones_like(output.node_logits, dtype=torch.bool)
     result |= _token_losses(config, output, output.matching, all_tokens, targets, node_count)
     result |= _object_edge_losses(config, sfs, output, output.matching, targets, node_count)
@@ -88,6 +95,7 @@ def _denoising_losses(
         predicted.root_logits,
         predicted.points,
         node_count,
+        _hard_pairs(config, targets),
     )
     return {f"denoising_{name}": config.denoising_weight * value for name, value in result.items()}
 
@@ -116,7 +124,7 @@ def _token_losses(
     targets: Targets,
     node_count: Tensor,
 ) -> dict[str, Tensor]:
-    """Compute the node, point, root, box and attribute losses. `counted` (B,Q) is False for padding."""
+    """Compute the losses of tokens. `counted` (B,Q) is False for padding."""
     target = targets_of_tokens(matching, predicted.node_logits.shape[1])
     is_node = (target >= 0).expand_as(predicted.layer_node_logits)
     if config.node_loss == "focal":
@@ -141,10 +149,14 @@ def _token_losses(
         overlap = box_loss(points, targets.points, config.box_side_px) * matching.found
         result["box"] = config.box_weight * overlap.sum() / node_count
     if predicted.attributes is not None and targets.radius is not None and targets.direction is not None:
-        attributes = predicted.attributes.gather(1, matching.token[..., None].expand(-1, -1, ATTRIBUTES))
+        attributes = rows_of(predicted.attributes, matching.token)
         radius, direction = attribute_losses(attributes, targets.radius, targets.direction, matching.found)
         result["radius"] = config.radius_weight * radius / node_count
         result["direction"] = config.parent_direction_weight * direction / node_count
+    if predicted.kinds is not None:
+        kind, neighbor = kind_losses(rows_of(predicted.kinds, matching.token), targets, matching.found)
+        result["kind"] = config.kind_weight * kind / node_count
+        result["neighbor"] = config.neighbor_weight * neighbor / node_count
     return result
 
 
@@ -159,8 +171,19 @@ def _object_edge_losses(
         points = points.gather(1, output.selection[..., None].expand(-1, -1, 2))
     is_true = target >= 0
     takes_part = is_true | (logits.sigmoid() >= config.node_threshold)
-    adjacency = adjacency_of_tokens(targets.adjacency, target)
-    return _edge_losses(config, sfs, output.edge_logits, adjacency, is_true, takes_part, roots, points, node_count)
+    adjacency, hard = adjacency_of_tokens(targets.adjacency, target), _hard_pairs(config, targets)
+    if hard is not None:
+        hard = adjacency_of_tokens(hard, target)
+    return _edge_losses(
+        config, sfs, output.edge_logits, adjacency, is_true, takes_part, roots, points, node_count, hard
+    )
+
+
+def _hard_pairs(config: TreeFormerConfig, targets: Targets) -> Tensor | None:
+    """Return the pairs of target nodes that weigh more, (B,M,M) bool, or None if all weigh the same."""
+    if config.hard_pair_weight == 1 or targets.parent is None:
+        return None
+    return hard_pairs(targets, config.hard_pair_px)
 
 
 def _edge_losses(
@@ -173,10 +196,13 @@ def _edge_losses(
     root_logits: Tensor,
     points: Tensor,
     node_count: Tensor,
+    hard: Tensor | None,
 ) -> dict[str, Tensor]:
     """Compute both terms of Eq. (11), or another tree loss in place of the second term."""
     layer = sfs if config.constrained_in_training and config.tree_loss == "sfs" else None
     weights = pair_weights(is_true, takes_part)
+    if hard is not None:
+        weights = weights * (1 + (config.hard_pair_weight - 1) * hard)
     cost_points = points if config.edge_cost == "distance" else None
     unconstrained, constrained = edge_losses(
         edge_logits, adjacency, weights, takes_part, root_logits, layer, cost_points

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from treeformer.errors import TreeformerError
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.outputs import Output, TeacherOutput
+from treeformer.models.outputs import Output, TeacherOutput, rows_of
 from treeformer.models.treeformer import TreeFormer
 from treeformer.nn.attributes import SMOOTH_BELOW
 from treeformer.nn.heat_map import cell_points
@@ -64,19 +64,18 @@ class Teacher(nn.Module):
         height, width = images.shape[-2:]
         cells = (height // self.model.heat_stride) * (width // self.model.heat_stride)
         features = self.model.encode(images, min(self.tokens, cells))
-        heat, offsets, cell, peak_heat = cast(tuple[Tensor, ...], features[1:])  # never None with a heat map
+        heat, offsets, cell, peak_heat = cast(tuple[Tensor, ...], features[1:5])  # never None with a heat map
         mask = peak_heat >= self.min_peak_heat
         found = self.model.decode_tokens(features, mask)
         node_logits, points = found.decoded.node_logits[-1].float(), found.decoded.points[-1].float()
         score = node_logits.sigmoid() * mask
         selection = score.topk(min(self.edge_tokens, score.shape[1]), dim=1).indices
-        index, content = selection[..., None], found.decoded.tokens
         edge_logits = self.model.predict_edges(
-            content.gather(1, index.expand(-1, -1, content.shape[-1])),
-            found.decoded.relation,
-            points.gather(1, index.expand(-1, -1, 2)),
-            found.fine,
+            rows_of(found.decoded.tokens, selection),
+            found.scene,
+            rows_of(points, selection),
             score.gather(1, selection),
+            None if found.kinds is None else rows_of(found.kinds, selection),
         )
         start = cell_points(cell, offsets, heat.shape[-1], self.model.heat_stride).float()
         return TeacherOutput(

@@ -13,20 +13,28 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from treeformer.models.outputs import Detection, Features
+from treeformer.models.config import TreeFormerConfig
+from treeformer.models.outputs import Detection, Features, Scene, rows_of
 from treeformer.models.token_count import MIN_TOKENS, read_token_count
 from treeformer.models.treeformer import TreeFormer
-from treeformer.nn.deformable_attention import FeatureLevel
+from treeformer.nn.center_line import in_bytes
+from treeformer.nn.node_kind import probabilities
 from treeformer.nn.sfs import edge_margin
 
 GROUP_SIZE = 16  # images with similar numbers of candidates whose edges are predicted together
 
 Candidates = tuple[Tensor, ...]
-"""Node scores (B,K), points (B,K,2) px, edge costs (B,K,K) and root logits (B,K).
+"""The output, in the order of `output_names`. Shapes are those of `treeformer.inference.engine.RawPrediction`."""
 
-If the network has an attribute head, attributes (B,K,3) follow: log(r + 0.5) with the radius r in px, and the unit
-vector to the parent.
-"""
+
+def output_names(config: TreeFormerConfig) -> tuple[str, ...]:
+    """Return the names of the output of a network: fields of `treeformer.inference.engine.RawPrediction`.
+
+    >>> output_names(TreeFormerConfig())
+    ('node_score', 'points', 'edge_cost', 'root_logit')
+    """
+    optional = {"attributes": config.node_attributes, "kinds": config.node_kinds, "lines": config.center_lines}
+    return ("node_score", "points", "edge_cost", "root_logit", *(name for name, has in optional.items() if has))
 
 
 class RankedTokens(NamedTuple):
@@ -38,6 +46,7 @@ class RankedTokens(NamedTuple):
         points: (B,Q,2) px.
         root_logits: (B,Q).
         attributes: (B,Q,3), None if the network has no attribute head.
+        kinds: (B,Q,WIDTH) logits, None if the network has no head of kinds.
     """
 
     score: Tensor
@@ -45,16 +54,11 @@ class RankedTokens(NamedTuple):
     points: Tensor
     root_logits: Tensor
     attributes: Tensor | None
+    kinds: Tensor | None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> RankedTokens:
         """Apply a function to every tensor."""
-        return RankedTokens(
-            function(self.score),
-            function(self.tokens),
-            function(self.points),
-            function(self.root_logits),
-            None if self.attributes is None else function(self.attributes),
-        )
+        return RankedTokens(*(None if part is None else function(part) for part in self))  # type: ignore[arg-type]
 
 
 class InferenceModel(nn.Module):
@@ -80,13 +84,12 @@ class InferenceModel(nn.Module):
             images: (B,S,S,3) uint8 RGB.
 
         Returns:
-            Node scores (B,K), points (B,K,2) px, edge costs (B,K,K), root logits (B,K) and, if the network has an
-            attribute head, attributes (B,K,3), sorted by descending score. K is the largest number of candidates in an
-            image of the batch, at least 2.
+            The output, sorted by descending score. K is the largest number of candidates in an image of the batch, at
+            least 2.
         """
         found, score = self.detect(images)
         count = read_token_count(candidate_count(score).max(), score.shape[1])
-        return self.predict_edges(rank_tokens(found, score, count), found.decoded.relation, found.fine)
+        return self.predict_edges(rank_tokens(found, score, count), found.scene, found.features.lines)
 
     def predict_in_groups(self, images: Tensor) -> list[tuple[list[int], Candidates]]:
         """Predict groups of images, each with its own K, so that one crowded image does not slow down the others.
@@ -102,7 +105,7 @@ class InferenceModel(nn.Module):
         result = []
         for rows, count in group_by_count(candidate_count(score).tolist()):
             index = torch.tensor(rows, device=images.device)
-            chosen = select_images(ranked, found.decoded.relation, found.fine, index, count)
+            chosen = select_images(ranked, found.scene, found.features.lines, index, count)
             result.append((rows, self.predict_edges(*chosen)))
         return result
 
@@ -134,7 +137,7 @@ class InferenceModel(nn.Module):
             active = features.peak_heat >= self.min_peak_heat
         return features, active
 
-    def decode_tokens(self, features: Features, active: Tensor | None) -> tuple[RankedTokens, Tensor]:
+    def decode_tokens(self, features: Features, active: Tensor | None) -> tuple[RankedTokens, Scene]:
         """Run the second stage.
 
         Args:
@@ -142,27 +145,31 @@ class InferenceModel(nn.Module):
             active: (B,Q) bool, the first Q columns of the mask from `encode`, or None.
 
         Returns:
-            The ranked tokens, and the relation tokens (B,width).
+            The ranked tokens, and what the relation head reads besides them.
         """
         found = self.model.decode_tokens(features, active)
         score = self._candidate_score(found)
-        return rank_tokens(found, score, score.shape[1]), found.decoded.relation
+        return rank_tokens(found, score, score.shape[1]), found.scene
 
-    def predict_edges(self, ranked: RankedTokens, relation: Tensor, fine: FeatureLevel) -> Candidates:
+    def predict_edges(self, ranked: RankedTokens, scene: Scene, lines: Tensor | None) -> Candidates:
         """Run the third stage.
 
         Args:
             ranked: K tokens in each of B images.
-            relation: (B,width), the relation tokens of the images.
-            fine: The finest feature level of the images.
+            scene: What the relation head reads besides the tokens.
+            lines: (B,3,H,W) map of center lines, if the network has one.
 
         Returns:
             The candidates, see `forward`.
         """
-        score, tokens, points, root_logits, attributes = ranked
-        edge_logits = self.model.predict_edges(tokens, relation, points, fine, score)
-        candidates = score, points, edge_margin(edge_logits), root_logits
-        return candidates if attributes is None else (*candidates, attributes)
+        score, tokens, points, root_logits, attributes, kinds = ranked
+        edge_logits = self.model.predict_edges(tokens, scene, points, score, kinds)
+        optional = (
+            attributes,
+            None if kinds is None else probabilities(kinds),
+            None if lines is None else in_bytes(lines),
+        )
+        return score, points, edge_margin(edge_logits), root_logits, *(part for part in optional if part is not None)
 
     def _candidate_score(self, found: Detection) -> Tensor:
         """Return the node probabilities (B,Q), 0 if a token is inactive or below the threshold."""
@@ -194,14 +201,13 @@ def rank_tokens(found: Detection, score: Tensor, count: int) -> RankedTokens:
         B rows of `count` tokens, sorted by descending score.
     """
     score, index = score.topk(count, dim=1)
-    column = index[..., None]
-    tokens, attributes = found.decoded.tokens, found.attributes
     return RankedTokens(
         score,
-        tokens.gather(1, column.expand(-1, -1, tokens.shape[-1])),
-        found.decoded.points[-1].gather(1, column.expand(-1, -1, 2)),
+        rows_of(found.decoded.tokens, index),
+        rows_of(found.decoded.points[-1], index),
         found.root_logits.gather(1, index),
-        None if attributes is None else attributes.gather(1, column.expand(-1, -1, attributes.shape[-1])),
+        None if found.attributes is None else rows_of(found.attributes, index),
+        None if found.kinds is None else rows_of(found.kinds, index),
     )
 
 
@@ -219,19 +225,19 @@ def group_by_count(count: list[int]) -> list[tuple[list[int], int]]:
 
 
 def select_images(
-    ranked: RankedTokens, relation: Tensor, fine: FeatureLevel, rows: Tensor, count: int
-) -> tuple[RankedTokens, Tensor, FeatureLevel]:
+    ranked: RankedTokens, scene: Scene, lines: Tensor | None, rows: Tensor, count: int
+) -> tuple[RankedTokens, Scene, Tensor | None]:
     """Return the arguments of `InferenceModel.predict_edges` for some images of a batch.
 
     Args:
         ranked: Tokens of B images.
-        relation: (B,width), their relation tokens.
-        fine: Their finest feature level.
+        scene: What the relation head reads besides the tokens.
+        lines: (B,3,H,W) map of center lines, if the network has one.
         rows: (G,) int64, the images to select.
         count: Number of tokens to keep per image, from the first.
 
     Returns:
-        Tokens, relation tokens and finest level of the G images.
+        Tokens, scene and center lines of the G images.
     """
     chosen = ranked.map(lambda tensor: tensor[:, :count].index_select(0, rows))
-    return chosen, relation.index_select(0, rows), fine._replace(cells=fine.cells.index_select(0, rows))
+    return chosen, scene.images(rows), None if lines is None else lines.index_select(0, rows)

@@ -280,7 +280,7 @@ def _sliced(wide: TreeFormer, target: TreeFormer) -> dict[str, Tensor]:
     weights = wide.state_dict()
     result = {}
     for name, tensor in target.state_dict().items():
-        if name.startswith(("backbone.", "neck.", "heat_map.")):
+        if name.startswith(("backbone.", "neck.", "heat_map.", "center_lines.")):
             continue
         parts = name.split(".")
         if parts[0] == "decoder" and parts[1] in ("layers", "node_heads", "point_heads"):

@@ -17,12 +17,11 @@ from treeformer.errors import TreeformerError
 from treeformer.hub import safetensors
 from treeformer.hub.model_folder import GRAPH, INT8_GRAPH, WEIGHTS, ModelFolder, ModelSettings
 from treeformer.models.config import TreeFormerConfig
-from treeformer.models.inference_model import InferenceModel
+from treeformer.models.inference_model import InferenceModel, output_names
 from treeformer.models.onnx_rewrites import replace_cast_like
 from treeformer.models.quantize import calibration_images, measure, quantize
 from treeformer.models.treeformer import TreeFormer
 
-OUTPUTS = ("node_score", "points", "edge_cost", "root_logit", "attributes")
 SCOPES = "pkg.torch.onnx.name_scopes"  # metadata key: names of the modules around a node, and of the node
 PREFIX = "model."  # name of the network in InferenceModel
 IN_GRAPH = ("input_size", "candidate_threshold", "min_peak_heat")  # settings that the graph contains as constants
@@ -121,7 +120,7 @@ def trace(model: TreeFormer, settings: ModelSettings) -> Any:
             InferenceModel(model.eval(), settings.candidate_threshold, settings.min_peak_heat).eval(),
             (example,),
             input_names=["images"],
-            output_names=list(OUTPUTS if model.config.node_attributes else OUTPUTS[:-1]),
+            output_names=list(output_names(model.config)),
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             dynamo=True,
             optimize=False,

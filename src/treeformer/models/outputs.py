@@ -21,6 +21,8 @@ class Features(NamedTuple):
         offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
         peak_cell: (B,tokens) int64, the cells of the heat map's peaks, the hottest first.
         peak_heat: (B,tokens) heat of those peaks, in [0,1].
+        lines: (B,3,H,W) map of center lines, see `treeformer.nn.center_line`; None without that head.
+        blurred: That map as the relation head reads it, see `treeformer.nn.line_evidence`.
     """
 
     levels: list[FeatureLevel]
@@ -28,6 +30,31 @@ class Features(NamedTuple):
     offsets: Tensor | None
     peak_cell: Tensor | None
     peak_heat: Tensor | None
+    lines: Tensor | None = None
+    blurred: FeatureLevel | None = None
+
+
+class Scene(NamedTuple):
+    """What the relation head reads besides the object tokens.
+
+    Attributes:
+        relation: (B,width), the relation tokens.
+        fine: The finest feature level.
+        lines: The blurred center lines, see `treeformer.nn.line_evidence`; None if the head does not read them.
+    """
+
+    relation: Tensor
+    fine: FeatureLevel
+    lines: FeatureLevel | None = None
+
+    def images(self, rows: Tensor) -> Scene:
+        """Return the part of some images, (G,) int64."""
+        fine, lines = (
+            None if level is None else level._replace(cells=level.cells.index_select(0, rows))
+            for level in (self.fine, self.lines)
+        )
+        assert fine is not None
+        return Scene(self.relation.index_select(0, rows), fine, lines)
 
 
 class Detection(NamedTuple):
@@ -36,21 +63,21 @@ class Detection(NamedTuple):
     Attributes:
         decoded: The object tokens, followed by the denoising tokens.
         root_logits: (B,Q).
-        fine: The finest feature level.
-        heat: (B,h,w) logits of the heat map. None if the tokens are learned.
-        offsets: (B,h·w,2) in cells. None if the tokens are learned.
+        scene: What the relation head reads besides the tokens.
+        features: The image features.
         active: (B,Q) bool, True for a token at a peak that is hot enough. None means all tokens.
         attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector to the parent. None without the
             attribute head.
+        kinds: (B,Q,WIDTH) logits of `treeformer.nn.node_kind`. None without that head.
     """
 
     decoded: Decoded
     root_logits: Tensor
-    fine: FeatureLevel
-    heat: Tensor | None
-    offsets: Tensor | None
+    scene: Scene
+    features: Features
     active: Tensor | None = None
     attributes: Tensor | None = None
+    kinds: Tensor | None = None
 
     def tokens(self, part: slice) -> Detection:
         """Return the detection of some of the tokens."""
@@ -60,12 +87,13 @@ class Detection(NamedTuple):
             root_logits=self.root_logits[:, part],
             active=None if self.active is None else self.active[:, part],
             attributes=None if self.attributes is None else self.attributes[:, part],
+            kinds=None if self.kinds is None else self.kinds[:, part],
         )
 
     def predictions(self, edge_logits: Tensor) -> Predictions:
         """Return the predictions with these edges, (B,R,R,2) logits."""
         _, _, node_logits, points = self.decoded
-        return Predictions(node_logits, points, self.root_logits, edge_logits, self.attributes)
+        return Predictions(node_logits, points, self.root_logits, edge_logits, self.attributes, self.kinds)
 
 
 @dataclass
@@ -79,6 +107,8 @@ class Predictions:
         edge_logits: (B,R,R,2) logits of [no edge, edge], symmetric. R is Q, or less if `Output.selection` is given.
         attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector (dx, dy) to the parent. None if
             the network has no attribute head.
+        kinds: (B,Q,WIDTH) logits of kinds, degrees and directions of neighbors, see `treeformer.nn.node_kind`. None
+            without that head.
     """
 
     layer_node_logits: Tensor
@@ -86,6 +116,7 @@ class Predictions:
     root_logits: Tensor
     edge_logits: Tensor
     attributes: Tensor | None = None
+    kinds: Tensor | None = None
 
     @property
     def node_logits(self) -> Tensor:
@@ -152,6 +183,7 @@ class Output(Predictions):
         selection: (B,R) int64, the tokens that `edge_logits` refers to. None means all tokens.
         denoising: Predictions for the tokens at displaced ground-truth nodes, one per target node.
         guided: Predictions for the tokens of a guide, whose edges are those among `TeacherOutput.selection`.
+        lines: (B,3,H,W) map of center lines, see `treeformer.nn.center_line`. None without that head.
     """
 
     heat: Tensor | None = None
@@ -161,3 +193,17 @@ class Output(Predictions):
     selection: Tensor | None = None
     denoising: Predictions | None = None
     guided: Predictions | None = None
+    lines: Tensor | None = None
+
+
+def rows_of(values: Tensor, index: Tensor) -> Tensor:
+    """Return some rows of each image.
+
+    Args:
+        values: (B,Q,C).
+        index: (B,K) int64.
+
+    Returns:
+        (B,K,C).
+    """
+    return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))

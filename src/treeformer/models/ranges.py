@@ -46,7 +46,13 @@ MINIMUM = {
     "root_weight": 0,
     "radius_weight": 0,
     "parent_direction_weight": 0,
+    "kind_weight": 0,
+    "neighbor_weight": 0,
+    "line_weight": 0,
+    "tangent_weight": 0,
     "edge_weight": 0,
+    "hard_pair_weight": 0,
+    "hard_pair_px": 0,
     "denoising_weight": 0,
 }
 # Maximum values, by setting. Other whole numbers fit 32 bits, other numbers are finite.

@@ -1,7 +1,8 @@
 """TreeFormer, Sec. 4 of the paper: predicts nodes, edges and roots from an image.
 
 backbone → feature levels → object tokens and one relation token → decoder → node, point and root heads → relation head
-The radius of each node and the direction to its parent are predicted by a further head, which the paper does not have.
+Further heads, which the paper does not have, predict the radius of each node and the direction to its parent, kinds of
+nodes with the directions of all neighbors, and a map of center lines.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from treeformer.errors import TreeformerError
 from treeformer.models.compilation import compile_modules
 from treeformer.models.config import TreeFormerConfig
 from treeformer.models.criterion import losses
-from treeformer.models.outputs import Detection, Features, Output, Predictions, TeacherOutput
+from treeformer.models.outputs import Detection, Features, Output, Predictions, Scene, TeacherOutput, rows_of
 from treeformer.models.token_count import MIN_TOKENS, read_token_count
 from treeformer.nn.attributes import AttributeHead
 from treeformer.nn.backbone import Backbone, ResNet
 from treeformer.nn.backbone_tinyvit import TinyViT
+from treeformer.nn.center_line import CenterLineHead
 from treeformer.nn.decoder import Decoder, set_prior_
 from treeformer.nn.deformable_attention import FeatureLevel, as_level, sample
 from treeformer.nn.denoising import denoising_mask
 from treeformer.nn.heat_map import HeatMapHead, cell_points, peaks
+from treeformer.nn.line_evidence import blurred_lines
 from treeformer.nn.matching import Matching, match
+from treeformer.nn.node_kind import NodeKindHead
 from treeformer.nn.positions import sine_positions
 from treeformer.nn.pyramid import FeaturePyramid, LevelProjections
 from treeformer.nn.relation import RelationHead
@@ -58,7 +62,8 @@ class TreeFormer(nn.Module):
     """
 
     supports_cuda_graphs = True  # a training step never waits for the GPU, so it can be captured as a CUDA graph
-    new_parts = ("attribute_head.",)  # weights that models of earlier versions lack
+    # Weights that models of earlier versions lack. Their predictions do not depend on them at first.
+    new_parts = ("attribute_head.", "kind_head.", "center_lines.", "relation_head.even_ev", "relation_head.odd_ev")
 
     def __init__(self, config: TreeFormerConfig | None = None) -> None:
         super().__init__()
@@ -125,9 +130,13 @@ class TreeFormer(nn.Module):
             segment_channels=config.segment_channels,
             segment_points=config.segment_points,
             num_harmonics=config.num_harmonics,
+            reads_lines=config.center_lines,
+            reads_kinds=config.node_kinds,
             gather_gradients=config.gather_gradients,
         )
         self.attribute_head = AttributeHead(width) if config.node_attributes else None
+        self.kind_head = NodeKindHead(width) if config.node_kinds else None
+        self.center_lines = CenterLineHead(channels[0], self.strides[0]) if config.center_lines else None
         self.sfs = SFS(config.suppression)
         self._losses = losses
 
@@ -216,13 +225,15 @@ class TreeFormer(nn.Module):
             objects.root_logits,
             edge_logits,
             objects.attributes,
-            objects.heat,
-            objects.offsets,
+            objects.kinds,
+            objects.features.heat,
+            objects.features.offsets,
             self.heat_stride,
             matching,
             selection,
             denoising,
             guided,
+            objects.features.lines,
         )
 
     def detect(
@@ -278,10 +289,15 @@ class TreeFormer(nn.Module):
         levels = [as_level(feature_map, stride) for feature_map, stride in zip(maps, self.strides, strict=True)]
         if self.encoder is not None:
             levels = self.encoder(levels)
+        lines = blurred = None
+        if self.center_lines is not None:
+            lines = self.center_lines(maps[0], levels[0].stride)
+            blurred = blurred_lines(lines)
         if self.heat_map is None:
-            return Features(levels, None, None, None, None)
+            return Features(levels, None, None, None, None, lines, blurred)
         heat, offsets = self.heat_map(maps[0], levels[0].stride)
-        return Features(levels, heat, offsets, *peaks(heat.detach(), self.config.tokens if tokens is None else tokens))
+        found = peaks(heat.detach(), self.config.tokens if tokens is None else tokens)
+        return Features(levels, heat, offsets, *found, lines, blurred)
 
     def decode_tokens(
         self,
@@ -290,7 +306,7 @@ class TreeFormer(nn.Module):
         noisy_points: Tensor | None = None,
         noisy_mask: Tensor | None = None,
     ) -> Detection:
-        """Run the second half of `detect`: the decoder, the root head and the attribute head.
+        """Run the second half of `detect`: the decoder, and the heads that read its tokens.
 
         Args:
             features: Result of `encode`.
@@ -328,41 +344,44 @@ class TreeFormer(nn.Module):
         decoded = self.decoder(content, positions, points, levels, mask)
         root_logits = self.root_head(decoded.tokens).float().squeeze(-1)
         attributes = None if self.attribute_head is None else self.attribute_head(decoded.tokens).float()
-        return Detection(decoded, root_logits, levels[0], features.heat, features.offsets, active, attributes)
+        kinds = None if self.kind_head is None else self.kind_head(decoded.tokens).float()
+        scene = Scene(decoded.relation, levels[0], features.blurred)
+        return Detection(decoded, root_logits, scene, features, active, attributes, kinds)
 
     def predict_edges(
-        self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor
+        self, tokens: Tensor, scene: Scene, points: Tensor, scores: Tensor, kinds: Tensor | None = None
     ) -> Tensor:
         """Predict the edges among tokens.
 
         Args:
             tokens: (B,N,width).
-            relation: (B,width), the relation tokens.
+            scene: What else the relation head reads.
             points: (B,N,2) px.
-            fine: The finest feature level.
             scores: (B,N) node probabilities.
+            kinds: (B,N,WIDTH) logits of the kinds, None without that head.
 
         Returns:
             (B,N,N,2) logits of [no edge, edge], symmetric.
         """
-        logits: Tensor = self.relation_head(tokens, relation, points, fine, scores)
+        logits: Tensor = self.relation_head(
+            tokens, scene.relation, points, scene.fine, scores, lines=scene.lines, kinds=kinds
+        )
         return logits
 
     def _edges_among_all(self, found: Detection) -> Tensor:
         """Return the logits (B,Q,Q,2) of the edges among all tokens."""
-        content, relation, node_logits, points = found.decoded
-        return self.predict_edges(content, relation, points[-1], found.fine, node_logits[-1].sigmoid())
+        content, _, node_logits, points = found.decoded
+        return self.predict_edges(content, found.scene, points[-1], node_logits[-1].sigmoid(), found.kinds)
 
     def _edges_among(self, found: Detection, selection: Tensor) -> Tensor:
         """Return the logits (B,R,R,2) of the edges among the tokens with the indices `selection` (B,R)."""
-        content, relation, node_logits, points = found.decoded
-        index = selection[..., None]
+        content, _, node_logits, points = found.decoded
         return self.predict_edges(
-            content.gather(1, index.expand(-1, -1, content.shape[-1])),
-            relation,
-            points[-1].gather(1, index.expand(-1, -1, 2)),
-            found.fine,
+            rows_of(content, selection),
+            found.scene,
+            rows_of(points[-1], selection),
             node_logits[-1].gather(1, selection).sigmoid(),
+            None if found.kinds is None else rows_of(found.kinds, selection),
         )
 
     def match(self, node_logits: Tensor, points: Tensor, targets: Targets) -> Matching:

@@ -6,20 +6,16 @@ indices, row by row.
 
 from __future__ import annotations
 
-import math
-from typing import cast
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from treeformer.nn.convolution import conv_add
-from treeformer.nn.positions import cell_centers
+from treeformer.nn.fine_map import FineMap
 
 PRIOR = 0.02  # probability of a node in a cell before training
 
 
-class HeatMapHead(nn.Module):
+class HeatMapHead(FineMap):
     """Predict heat and offset for each cell of a map that is `upsampling` times as fine as the finest level.
 
     Neighbors of a peak cannot be peaks. The cell size therefore limits how close two nodes may be so that both get a
@@ -30,22 +26,7 @@ class HeatMapHead(nn.Module):
     """
 
     def __init__(self, channels: int, upsampling: int = 1, grid_px: float = 0.0) -> None:
-        super().__init__()
-        self.upsampling, self.grid_px = upsampling, grid_px
-        self.phase: nn.Linear | None = None
-        if grid_px:
-            # Zero at first, and without random numbers: the rest of the network is initialized as without a grid.
-            self.phase = nn.utils.skip_init(  # type: ignore[no-untyped-call]  # torch does not annotate it
-                nn.Linear, 4, channels, bias=False
-            )
-            nn.init.zeros_(self.phase.weight)
-        hidden = nn.Conv2d(channels, channels, 3, padding=1)
-        last = nn.Conv2d(channels, 3 * upsampling**2, 1)
-        self.layers = nn.Sequential(hidden, nn.ReLU(), last)
-        nn.init.normal_(last.weight, std=0.01)
-        assert last.bias is not None
-        nn.init.zeros_(last.bias)
-        nn.init.constant_(last.bias[: upsampling**2], torch.tensor(PRIOR).logit().item())
+        super().__init__(channels, channels, 3, upsampling, prior=PRIOR, grid_px=grid_px)
 
     def forward(self, fine: Tensor, stride: int = 4) -> tuple[Tensor, Tensor]:
         """Predict heat (B,H,W), logits, and offsets (B,H·W,2) from the finest level (B,channels,h,w).
@@ -53,21 +34,7 @@ class HeatMapHead(nn.Module):
         An offset leads from the center of a cell to its node, in cells of the map; `stride` is that of the finest
         level.
         """
-        first, last = cast(nn.Conv2d, self.layers[0]), cast(nn.Conv2d, self.layers[2])
-        height, width = fine.shape[-2:]
-        phase: Tensor | None = None
-        if self.phase is not None:
-            angles = cell_centers(height, width, stride, fine.device) * (2 * math.pi / self.grid_px)
-            phase = self.phase(torch.cat([angles.sin(), angles.cos()], dim=-1)).view(height, width, -1)
-        if fine.device.type == "cpu" and not self.training:
-            # ONNX Runtime has the channels of 8-bit convolutions last, and copies the map to have them first.
-            cells = first(fine).permute(0, 2, 3, 1)
-            cells = functional.relu(cells if phase is None else cells + phase)
-            rows = functional.linear(cells.flatten(0, 2), last.weight.flatten(1), last.bias)
-            hidden = rows.view(-1, height, width, rows.shape[1]).permute(0, 3, 1, 2)
-        else:
-            hidden = last(conv_add(first, fine, shared=None if phase is None else phase.permute(2, 0, 1), relu=True))
-        parts = functional.pixel_shuffle(hidden.float(), self.upsampling)
+        parts = self.predict(fine, stride)
         return parts[:, 0], parts[:, 1:].permute(0, 2, 3, 1).flatten(1, 2)
 
 

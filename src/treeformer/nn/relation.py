@@ -8,7 +8,9 @@ pair, E + O and E − O. The mean of the two results is symmetric.
 
 Beyond the paper, the head may read the image along the segment between two nodes. It may also predict a second time,
 with the first predictions as context: which other edges leave the two nodes, and in which directions
-(`treeformer.nn.edge_context`).
+(`treeformer.nn.edge_context`). Further inputs are the map of center lines along the segment
+(`treeformer.nn.line_evidence`), and whether both nodes expect a neighbor in the direction of the other one
+(`treeformer.nn.node_kind`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from treeformer.nn.deformable_attention import FeatureLevel, sample_at
 from treeformer.nn.edge_context import edge_context
 from treeformer.nn.inference_mode import is_inference_on_gpu
 from treeformer.nn.kernels import segments as segments_triton
+from treeformer.nn.line_evidence import NUMBERS, POINTS, segment_evidence
+from treeformer.nn.node_kind import direction_evidence
 from treeformer.nn.transformer import MLP
 
 DISTANCE_SCALE_PX = 64.0
@@ -33,8 +37,9 @@ class RelationHead(nn.Module):
 
     `fine_channels`, those of the finest level, are 0 if the head does not read the image; `segment_channels` are those
     of the map that is read along a segment, at an even number of points. `num_harmonics` counts the angular harmonics
-    of the other edges at both nodes; 0 disables the second prediction. With `gather_gradients`, gradients of gathers
-    are computed by gathers in training (`treeformer.nn.pairs`).
+    of the other edges at both nodes; 0 disables the second prediction. With `reads_lines`, the map of center lines is
+    read along the segment, with `reads_kinds` the predicted directions of the neighbors of both nodes. With
+    `gather_gradients`, gradients of gathers are computed by gathers in training (`treeformer.nn.pairs`).
     """
 
     def __init__(
@@ -46,6 +51,8 @@ class RelationHead(nn.Module):
         segment_channels: int = 32,
         segment_points: int = 16,
         num_harmonics: int = 0,
+        reads_lines: bool = False,
+        reads_kinds: bool = False,
         gather_gradients: bool = False,
     ) -> None:
         super().__init__()
@@ -68,12 +75,28 @@ class RelationHead(nn.Module):
             self.correction = nn.Linear(hidden, 2)
             nn.init.zeros_(self.correction.weight)  # at first both predictions are equal
             nn.init.zeros_(self.correction.bias)
+        self.reads_lines, self.reads_kinds = reads_lines, reads_kinds
+        if reads_lines or reads_kinds:
+            self.even_evidence = zero_linear(NUMBERS * reads_lines + 2 * reads_kinds, hidden)
+        if reads_kinds:
+            self.odd_evidence = zero_linear(1, hidden)
 
-    def forward(self, tokens: Tensor, relation: Tensor, points: Tensor, fine: FeatureLevel, scores: Tensor) -> Tensor:
+    def forward(
+        self,
+        tokens: Tensor,
+        relation: Tensor,
+        points: Tensor,
+        fine: FeatureLevel,
+        scores: Tensor,
+        lines: FeatureLevel | None = None,
+        kinds: Tensor | None = None,
+    ) -> Tensor:
         """Predict the logits [no edge, edge] of every pair: (B,N,N,2) float32, symmetric, 0 on the diagonal.
 
         Tokens are (B,N,width), the relation token (B,width), points (B,N,2) px, without gradient. Scores (B,N) are
-        probabilities of being a node, the weights of edges in the context of other edges.
+        probabilities of being a node, the weights of edges in the context of other edges. `lines` are the blurred
+        center lines (`treeformer.nn.line_evidence`), and `kinds` (B,N,WIDTH) the logits of `treeformer.nn.node_kind`,
+        without gradient.
         """
         count = tokens.shape[1]
         first, second, pair_of = node_pairs(count, tokens.device)
@@ -100,6 +123,17 @@ class RelationHead(nn.Module):
             sums, differences = sample_segments(start, end, segment_level, self.segment_points)
             even = add_linear(even, self.even_segment, [sums, distance, torch.log1p(8 * distance)])
             odd = add_linear(odd, self.odd_segment, [differences, step])
+        if self.reads_lines or self.reads_kinds:
+            step = (end - start).float()
+            x, y = (step / (step.square().sum(-1, keepdim=True) + 1e-12).sqrt()).unbind(-1)
+            evidence = []
+            if lines is not None:
+                evidence.append(segment_evidence(segment_samples(start, end, lines, POINTS), x, y))
+            if kinds is not None:
+                forward, backward = direction_evidence(kinds.detach(), first, second, x, y)
+                evidence.append(torch.stack([forward + backward, forward * backward], dim=-1))
+                odd = add_linear(odd, self.odd_evidence, [(forward - backward)[..., None]])
+            even = add_linear(even, self.even_evidence, evidence)
         i_to_j, j_to_i = functional.relu(even + odd), functional.relu(even - odd)
         logits = (self.tail(i_to_j) + self.tail(j_to_i)).float() / 2
         if self.num_harmonics:
@@ -127,6 +161,15 @@ class RelationHead(nn.Module):
         if by_gathers:
             return pairs.pairs_to_matrix(logits, first, second, pair_of)
         return pairs.expand_pairs(logits, pair_of)
+
+
+def zero_linear(inputs: int, outputs: int) -> nn.Linear:
+    """Return a linear layer of zeros. No random number is drawn: the rest of a network does not depend on it."""
+    layer: nn.Linear = nn.utils.skip_init(  # type: ignore[no-untyped-call]  # torch does not annotate it
+        nn.Linear, inputs, outputs, bias=False
+    )
+    nn.init.zeros_(layer.weight)
+    return layer
 
 
 def add_linear(total: Tensor, layer: nn.Linear, parts: list[Tensor]) -> Tensor:
@@ -160,14 +203,28 @@ def sample_segments(start: Tensor, end: Tensor, level: FeatureLevel, count: int)
     """
     if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
         return segments_triton.read(level.cells, start, end, (level.height, level.width, level.stride), count)
+    samples = _sample_points(start, end, level, count)
+    near, far = samples[:, :, : count // 2], samples[:, :, count // 2 :].flip(2)
+    return (near + far).flatten(2), (near - far).flatten(2)
+
+
+def segment_samples(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> Tensor:
+    """Sample a level along segments (B,P,2) px: (B,P,count,channels), the samples of a segment in any order."""
+    if is_inference_on_gpu(level.cells) and segments_triton.can_read(level.cells):
+        both = sample_segments(start, end, level, count)
+        sums, differences = (torch.unflatten(part, 2, (count // 2, -1)) for part in both)
+        return torch.cat([sums + differences, sums - differences], dim=2) / 2
+    return _sample_points(start, end, level, count)
+
+
+def _sample_points(start: Tensor, end: Tensor, level: FeatureLevel, count: int) -> Tensor:
+    """Sample a level (B,P,count,channels) along segments, from the start to the end."""
     fraction = (torch.arange(count, device=start.device) + 0.5) / count
     x, y = (  # (B,P,T), apart from each other: operations on rows of two numbers are slow on a CPU
         origin[..., None] + step[..., None] * fraction
         for origin, step in zip(start.float().unbind(-1), (end - start).float().unbind(-1), strict=True)
     )
-    samples = sample_at(level, x, y)
-    near, far = samples[:, :, : count // 2], samples[:, :, count // 2 :].flip(2)
-    return (near + far).flatten(2), (near - far).flatten(2)
+    return sample_at(level, x, y)
 
 
 def node_pairs(count: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

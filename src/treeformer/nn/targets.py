@@ -12,10 +12,13 @@ from torch import Tensor
 
 from treeformer._util.arrays import FloatArray, IntArray
 from treeformer.errors import TreeformerError
+from treeformer.nn.center_line import line_pieces
 from treeformer.skeleton import Skeleton
 
 # Kinds of axes by the labels of the vine preset; for other labels the order of the axis is its kind.
 KINDS = {"trunk": 0, "arm": 1, "cane": 2, "side shoot": 3}
+FRAME_PX = 1.0  # a node nearer to the frame lies on it
+MIN_PIECES, PIECES_PER_NODE = 256, 8  # rows for the pieces of curves: 32 px per node, and some more
 
 
 @dataclass
@@ -32,6 +35,8 @@ class Targets:
         radius: (B,M) px, float32; NaN if unknown and in padding.
         direction: (B,M,2) float32, unit vector from each node to its parent; NaN at a root, in padding, and in a
             component without a root.
+        at_frame: (B,M) bool, True for a node at the frame of the view, where a branch may have been cut.
+        lines: (B,K,4) px, float32: pieces of the curves, see `treeformer.nn.center_line`; NaN in padding.
     """
 
     points: Tensor
@@ -42,14 +47,20 @@ class Targets:
     kind: Tensor | None = None
     radius: Tensor | None = None
     direction: Tensor | None = None
+    at_frame: Tensor | None = None
+    lines: Tensor | None = None
 
     @classmethod
-    def from_skeletons(cls, skeletons: Sequence[Skeleton], size: int | None = None) -> Targets:
+    def from_skeletons(
+        cls, skeletons: Sequence[Skeleton], size: int | None = None, curves: Sequence[Skeleton | None] = ()
+    ) -> Targets:
         """Build the targets of a batch.
 
         Args:
             skeletons: one skeleton per image.
             size: number of nodes after padding. None: that of the largest skeleton.
+            curves: the skeletons before nodes between keypoints were left out, so that their edges follow the curves;
+                none or None if they are the same.
 
         Returns:
             The targets.
@@ -74,6 +85,9 @@ class Targets:
         kind = np.zeros((len(skeletons), size), np.int64)
         radius = np.full((len(skeletons), size), np.nan, np.float32)
         direction = np.full((len(skeletons), size, 2), np.nan, np.float32)
+        at_frame = np.zeros((len(skeletons), size), bool)
+        limit = MIN_PIECES + PIECES_PER_NODE * size
+        lines = np.empty((len(skeletons), limit, 4), np.float32)
         for index, skeleton in enumerate(skeletons):
             points[index, : len(skeleton)] = skeleton.nodes
             mask[index, : len(skeleton)] = True
@@ -86,7 +100,12 @@ class Targets:
                 direction[index, : len(skeleton)] = parent_directions(skeleton)
             if skeleton.radius is not None:
                 radius[index, : len(skeleton)] = skeleton.radius
-        arrays = (points, mask, adjacency, root, parent, kind, radius, direction)
+            if skeleton.image_size is not None:
+                inner = np.minimum(skeleton.nodes, skeleton.image_size - skeleton.nodes)
+                at_frame[index, : len(skeleton)] = (inner < FRAME_PX).any(axis=1)
+            curve = curves[index] if curves else None
+            lines[index] = line_pieces(skeleton if curve is None else curve, limit)
+        arrays = (points, mask, adjacency, root, parent, kind, radius, direction, at_frame, lines)
         return cls(*(torch.from_numpy(array) for array in arrays))
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Targets:
