@@ -160,6 +160,8 @@ def test_weights_cut_short_are_noticed(folder, length):
         ({"scale_rule": {"target": 9}}, "unknown key 'target'"),
         ({"scale_rule": [1]}, "scale_rule: must be a table of keys and values"),
         ({"low_confidence_threshold": 2}, "low_confidence_threshold is 2.0, a probability is needed"),
+        ({"structure": {"turn": 1e9}}, "structure: turn is 1000000000.0, at most ±100 is needed"),
+        ({"structure": {"turn": "much"}}, "structure: turn is 'much', at most ±100"),
         ({"settings": []}, r"settings must be a table of keys and values, not \[\]"),
         ({"architecture": ""}, "architecture is empty"),
         ({"sha256": {WEIGHTS: "00"}}, f"sha256 does not list {WEIGHTS} and {GRAPH}"),

@@ -35,6 +35,11 @@ def with_settings(model: ModelFolder, **changes: Any) -> ModelFolder:
     return dataclasses.replace(model, config=dataclasses.replace(model.config, **changes))
 
 
+def unstructured() -> ModelFolder:
+    """Return the default model with plain spanning forests: the page does not know structured decoding."""
+    return with_settings(open_model("default"), structure=None)
+
+
 def case_of(model: ModelFolder, engine: Any, image: Any, name: str, working_size: Any) -> tuple[dict, Skeleton]:
     """Predict an image in Python. Return what the page needs to decode the same outputs, and the skeleton."""
     recorder = Recorder(engine)
@@ -102,7 +107,7 @@ def assert_same_file(result: dict, skeleton: Skeleton, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*no plant was found")
 def test_made_up_outputs(tmp_path):
-    model, cases, skeletons = open_model("default"), [], []
+    model, cases, skeletons = unstructured(), [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         size = SIZES[seed % len(SIZES)]
@@ -139,7 +144,7 @@ def test_made_up_outputs(tmp_path):
 
 @pytest.mark.slow
 def test_outputs_of_the_default_model(tmp_path):
-    model = open_model("default")
+    model = unstructured()
     engine = OnnxEngine(model, threads=1)
     images = [(path.name, np.asarray(open_image(path))) for path in examples.IMAGES]
     for seed in range(COUNT - len(images)):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from treeformer._util.arrays import BoolArray, FloatArray, IntArray
 from treeformer._util.search_tree import search_tree
 from treeformer.decoding.spanning import minimum_spanning_tree, spanning_forest, spanning_tree_of_pairs
+from treeformer.decoding.structured import Structure
 from treeformer.errors import TreeformerError
 from treeformer.skeleton import Skeleton
 from treeformer.skeleton.attribute_transfer import subgraph
@@ -19,6 +20,7 @@ from treeformer.skeleton.validation import MAX_PX, checked_attributes
 
 # Components with fewer nodes query the common search tree; larger ones build a search tree of all other nodes.
 MAX_NEIGHBORS = 64
+PAIRS_PER_NODE = 12  # of a single tile, for the search; see `treeformer.inference.tiles`
 LARGEST = 1e6  # bound of costs and logits; beyond it float32 cannot resolve differences anyway
 # If edges cost their length, a root costs as much as an edge of the same probability and of the usual node spacing.
 ROOT_LENGTH_PX = 8.0
@@ -38,6 +40,7 @@ def decode(
     image_size: tuple[int, int] | None = None,
     extra_cost: ArrayLike | None = None,
     radius: ArrayLike | None = None,
+    structure: Structure | None = None,
 ) -> Skeleton:
     """Decode the outputs of a network for one image into a skeleton.
 
@@ -59,6 +62,7 @@ def decode(
         image_size: (width, height) px; points outside are moved to the image's border.
         extra_cost: (K,K) added to the costs of edges when the tree is chosen, but not part of their scores; None for 0.
         radius: (K,) px, NaN if unknown; None for a skeleton without radii.
+        structure: of the nodes (K), to improve the forest by; None keeps the minimum spanning forest.
 
     Returns:
         The skeleton with node scores, edge scores (probabilities) and roots; empty if no node reaches the threshold.
@@ -86,6 +90,16 @@ def decode(
             extra = bounded(_rows_and_columns(np.asarray(extra_cost, dtype=np.float64), kept), nan=LARGEST)
             cost = np.minimum(cost + (extra + extra.T) / 2, LARGEST)
         edges, roots = _forest(cost, logit, root_cost, root_threshold, single_plant)
+        if structure is not None and len(kept):
+            pairs = _cheapest_pairs(margin, edges)
+            chosen = np.flatnonzero(np.isin(pairs @ (len(kept), 1), edges @ (len(kept), 1)))
+            known = margin[pairs[:, 0], pairs[:, 1]]
+            root_cost = _root_cost(logit, root_threshold)
+            terms = kept, score[kept], pairs, known, root_cost, chosen, roots
+            chosen, roots, present = structure.improve(*terms, move_roots=not single_plant)
+            new_index = np.cumsum(present) - 1
+            edges, roots = new_index[pairs[chosen]], new_index[roots]
+            kept, margin, logit = kept[present], margin[np.ix_(present, present)], logit[present]
     else:
         edges = _likely_edges(margin)
         roots = _best_of_each(components(edges, len(kept)), logit)
@@ -107,6 +121,7 @@ def decode_pairs(
     image_size: tuple[int, int] | None = None,
     extra_cost: ArrayLike | None = None,
     radius: ArrayLike | None = None,
+    structure: Structure | None = None,
 ) -> Skeleton:
     """Decode as `decode` does, if edge costs are known for some pairs of nodes only: those that share a tile.
 
@@ -127,6 +142,7 @@ def decode_pairs(
         image_size: (width, height) px; points outside are moved to the image's border.
         extra_cost: (E,) added to the costs of edges when the tree is chosen, but not part of their scores; None for 0.
         radius: (K,) px, NaN if unknown; None for a skeleton without radii.
+        structure: of the nodes (K), to improve the forest by; None keeps the minimum spanning forest.
 
     Returns:
         The skeleton with node scores, edge scores (probabilities) and roots; empty if no node reaches the threshold.
@@ -147,25 +163,36 @@ def decode_pairs(
     if extra_cost is not None:
         extra = bounded(np.asarray(extra_cost, dtype=np.float64)[is_known], nan=LARGEST)
         tree_cost = np.minimum(margin + extra, LARGEST)
-    place, logit = place[kept], bounded(root[kept], nan=-LARGEST)
+    logit = bounded(root[kept], nan=-LARGEST)
     if single_plant and len(kept):
         chosen = spanning_tree_of_pairs(ends, tree_cost, len(kept))
-        finite = np.clip(place, -LARGEST, LARGEST)  # squared distances must not overflow
-        edges = np.concatenate([ends[chosen], shortest_gaps(finite, components(ends[chosen], len(kept)))])
-        margins = np.concatenate([margin[chosen], np.full(len(edges) - len(chosen), LARGEST)])
+        finite = np.clip(place[kept], -LARGEST, LARGEST)  # squared distances must not overflow
+        gaps = shortest_gaps(finite, components(ends[chosen], len(kept)))
+        chosen = np.append(chosen, np.arange(len(ends), len(ends) + len(gaps)))
+        ends, margin = np.concatenate([ends, gaps]), np.append(margin, np.full(len(gaps), LARGEST))
         roots = np.array([logit.argmax()])
-        return _skeleton(score[kept], place, edges, margins, roots, image_size, _taken(radius, kept))
-    virtual = np.stack([np.arange(len(kept)), np.full(len(kept), len(kept))], axis=1)
-    joined = np.concatenate([ends, virtual])
-    costs = np.concatenate([tree_cost, _root_cost(logit, root_threshold)])
-    order = np.lexsort((joined[:, 1], joined[:, 0]))
-    chosen = order[spanning_tree_of_pairs(joined[order], costs[order], len(kept) + 1)]
-    is_root = joined[chosen, 1] == len(kept)
-    edges, margins, roots = joined[chosen[~is_root]], margin[chosen[~is_root]], joined[chosen[is_root], 0]
-    skeleton = _skeleton(score[kept], place, edges, margins, roots, image_size, _taken(radius, kept))
-    keep = _is_in_plant(skeleton, logit, root_threshold)
+    else:
+        virtual = np.stack([np.arange(len(kept)), np.full(len(kept), len(kept))], axis=1)
+        joined = np.concatenate([ends, virtual])
+        costs = np.concatenate([tree_cost, _root_cost(logit, root_threshold)])
+        order = np.lexsort((joined[:, 1], joined[:, 0]))
+        both = order[spanning_tree_of_pairs(joined[order], costs[order], len(kept) + 1)]
+        chosen, roots = both[both < len(ends)], both[both >= len(ends)] - len(ends)
+    present = np.ones(len(kept), dtype=bool)
+    if structure is not None and len(kept):
+        root_cost = _root_cost(logit, root_threshold)
+        terms = kept, score[kept], ends, margin, root_cost, chosen, roots
+        chosen, roots, present = structure.improve(*terms, move_roots=not single_plant)
+    edges, likely = ends[chosen], ends[margin < 0]
+    shown, new_index = kept[present], np.cumsum(present) - 1
+    nodes = score[shown], place[shown], new_index[edges], margin[chosen], new_index[roots]
+    skeleton = _skeleton(*nodes, image_size, _taken(radius, shown))
+    if single_plant:
+        return skeleton
+    keep = _is_in_plant(skeleton, logit[present], root_threshold)
     # No known edge leaves a dropped component: it would have been cheaper than the root.
-    return subgraph(skeleton, keep & _is_no_second_root(skeleton, lambda: ends[margin < 0]))
+    likely = new_index[likely[present[likely].all(axis=1)]]
+    return subgraph(skeleton, keep & _is_no_second_root(skeleton, lambda: likely))
 
 
 def shortest_gaps(points: FloatArray, component: IntArray) -> IntArray:
@@ -212,6 +239,20 @@ def _is_in_plant(skeleton: Skeleton, root_logit: FloatArray, root_threshold: flo
     if len(plants) == 0 and len(skeleton):
         plants = np.array([np.bincount(skeleton.component, skeleton.node_score).argmax()])
     return np.isin(skeleton.component, plants)
+
+
+def _cheapest_pairs(margin: FloatArray, edges: IntArray) -> IntArray:
+    """Return (P,2) the edges and the `PAIRS_PER_NODE` cheapest pairs of each node, i < j, ascending."""
+    chosen = np.zeros(margin.shape, dtype=bool)
+    chosen[edges[:, 0], edges[:, 1]] = True
+    cost = margin.copy()
+    np.fill_diagonal(cost, np.inf)
+    if len(cost) > PAIRS_PER_NODE:
+        cheapest = np.argpartition(cost, PAIRS_PER_NODE, axis=1)[:, :PAIRS_PER_NODE]
+        chosen[np.arange(len(cost))[:, None], cheapest] = True
+    else:
+        chosen[:] = True
+    return np.argwhere(np.triu(chosen | chosen.T, 1))
 
 
 def _likely_edges(margin: FloatArray) -> IntArray:

@@ -46,7 +46,7 @@ MAX_COEFFICIENT = 100
 MAX_TARGET_PX = 1000
 MAX_DOUBLINGS = 6
 # Settings that older model folders lack.
-OPTIONAL = ("version", "direction_weight", "edge_calibration", "scale_rule", "low_confidence_threshold")
+OPTIONAL = ("version", "direction_weight", "edge_calibration", "scale_rule", "low_confidence_threshold", "structure")
 # Settings that had other names in earlier versions: former name to current name.
 FORMER_NAMES = {"candidate_score": "candidate_threshold", "peak_heat": "min_peak_heat"}
 HUB_NAME = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")  # "owner/model"
@@ -126,6 +126,10 @@ class ModelSettings:
     low_confidence_threshold: float | None = None
     """Edges with a lower score are more often wrong than right."""
 
+    structure: dict[str, float] | None = None
+    """Weights of structured decoding, each within ±100; see `treeformer.decoding.objective`. None decodes the plain
+    spanning forest."""
+
     @property
     def tile_step(self) -> int:
         """Grid that the tiles of a large image begin on, px: the spacing of the network's grid, 1 if it has none."""
@@ -166,6 +170,9 @@ def _check_optional(settings: ModelSettings) -> None:
     coefficients = settings.edge_calibration or ()
     if not all(abs(value) <= MAX_COEFFICIENT for value in coefficients):  # true for NaN
         raise ModelFolderError(f"edge_calibration has values beyond ±{MAX_COEFFICIENT}")
+    for key, weight in (settings.structure or {}).items():
+        if not (isinstance(weight, int | float) and abs(weight) <= MAX_COEFFICIENT):
+            raise ModelFolderError(f"structure: {key} is {short_repr(weight)}, at most ±{MAX_COEFFICIENT} is needed")
     threshold = settings.low_confidence_threshold
     if threshold is not None and not 0 <= threshold <= 1:
         raise ModelFolderError(f"low_confidence_threshold is {short_repr(threshold)}, a probability is needed")

@@ -17,6 +17,7 @@ from treeformer.decoding.duplicates import suppress_duplicates
 from treeformer.decoding.line_map import LineTile
 from treeformer.decoding.postprocess import PLACE_DIGITS, postprocess
 from treeformer.decoding.spanning import all_pairs
+from treeformer.decoding.structured import Structure
 from treeformer.inference import tiles
 from treeformer.inference.auto_scale import MIN_BASE_SCORE, choose_working_size, move_bases
 from treeformer.inference.engine import RawPrediction
@@ -156,7 +157,7 @@ class TileAccumulator:
             extra = np.zeros(cost.shape)
             extra[lower, higher] = direction_cost(points, pairs, attributes, self.options.direction_weight)
             extra += extra.T
-        place, options = self._to_original(points), self._decode_options(attributes)
+        place, options = self._to_original(points), self._decode_options(points, attributes)
         return decode(score, place, cost, logit, extra_cost=extra, **options)
 
     def _decode_tiles(self) -> Skeleton:
@@ -167,7 +168,7 @@ class TileAccumulator:
         extra = None
         if graph.attributes is not None and self.options.direction_weight:
             extra = direction_cost(graph.points, graph.pairs, graph.attributes, self.options.direction_weight)
-        place, options = self._to_original(graph.points), self._decode_options(graph.attributes)
+        place, options = self._to_original(graph.points), self._decode_options(graph.points, graph.attributes)
         return decode_pairs(score, place, graph.pairs, graph.pair_cost, graph.root_logit, extra_cost=extra, **options)
 
     def _without_duplicates(
@@ -175,13 +176,18 @@ class TileAccumulator:
     ) -> FloatArray:
         return suppress_duplicates(score, points, pairs, pair_cost, self.options.node_threshold)
 
-    def _decode_options(self, attributes: FloatArray | None) -> dict[str, Any]:
+    def _decode_options(self, points: FloatArray, attributes: FloatArray | None) -> dict[str, Any]:
         """Return the options that `decode` and `decode_pairs` share."""
         scale = max(self.original_size) / max(self.scaled_size)
+        structure = None
+        if self.options.structure is not None and self.options.tile_step > 1 and attributes is not None:
+            of_nodes = points.astype(np.float64), attributes[:, 1:].astype(np.float64)
+            structure = Structure(*of_nodes, self.options.tile_step, self.options.structure)
         return {
             "node_threshold": self.options.node_threshold,
             "root_threshold": self.options.root_threshold,
             "single_plant": self.options.single_plant,
             "image_size": self.original_size,
+            "structure": structure,
             "radius": None if attributes is None else radius_px(attributes, scale),
         }

@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from treeformer._util.config import build
+from treeformer.decoding.objective import StructureWeights
 from treeformer.errors import TreeformerError
 from treeformer.hub.model_folder import ModelFolder
 from treeformer.inference.provenance import prediction_metadata
@@ -45,6 +47,7 @@ class PredictionOptions:
         fixed_px: the model's fixed working size, px.
         direction_weight: weight of predicted directions in edge costs.
         edge_calibration: coefficients of calibrated edge scores, None for the network's scores.
+        structure: weights of structured decoding, None for the plain spanning forest.
         low_confidence: edges with a lower calibrated score are doubtful, None if the model does not say.
         curves: let edges follow the center lines, if the model has a map of them.
         metadata: metadata of the predicted skeletons.
@@ -87,6 +90,9 @@ class PredictionOptions:
         self.low_confidence = settings.low_confidence_threshold
         self.direction_weight = settings.direction_weight
         self.curves = curves
+        self.structure = (
+            None if settings.structure is None else build(StructureWeights, settings.structure, "structure")
+        )
         self._model = model
         self._first_pass: PredictionOptions | None = None
         self._record = {
