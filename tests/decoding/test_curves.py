@@ -26,7 +26,7 @@ CHORD = Skeleton([(10, 48), (110, 48)], [(0, 1)], root=0, node_score=[0.9, 0.7],
 @pytest.mark.parametrize("seed", range(5))
 def test_the_way_is_the_cheapest_of_all(seed):
     rng = np.random.default_rng(seed)
-    step = rng.random((3, 5, 2 * REACH + 1, 2 * MAX_TURN + 1)).astype(np.float32)
+    step = rng.random((2 * MAX_TURN + 1, 3, 5, 2 * REACH + 1)).astype(np.float32)
     found = cheapest(step)
     for edge in range(3):
         prices = {}
@@ -34,7 +34,7 @@ def test_the_way_is_the_cheapest_of_all(seed):
             offsets = REACH + np.cumsum(turns)
             if abs(offsets[-1] - REACH) <= MAX_TURN:
                 parts = zip(offsets, turns, strict=True)
-                prices[tuple(offsets)] = sum(step[edge, k, at, turn + MAX_TURN] for k, (at, turn) in enumerate(parts))
+                prices[tuple(offsets)] = sum(step[turn + MAX_TURN, edge, k, at] for k, (at, turn) in enumerate(parts))
         assert prices[tuple(found[edge])] == pytest.approx(min(prices.values()), rel=1e-5)
 
 
@@ -47,11 +47,11 @@ def test_costs_are_low_on_lines_along_the_step():
     lines[0, 0, :2, 1], lines[0, 0, :2, 2] = np.cos(twice), np.sin(twice)
     node, step = costs(lines, along, np.array([2.0]))
     np.testing.assert_allclose(node[0, 0], [0, 0, 1], atol=1e-6)
-    ahead = step[0, 0, :, MAX_TURN] / 2
+    ahead = step[MAX_TURN, 0, 0] / 2
     np.testing.assert_allclose(
         ahead, [curves.LENGTH_COST, curves.LENGTH_COST + curves.DIRECTION_COST, 1 + curves.LENGTH_COST], atol=1e-5
     )
-    assert (step[0, 0, 0] >= step[0, 0, 0, MAX_TURN]).all(), "a turn is longer"
+    assert (step[:, 0, 0, 0] >= step[MAX_TURN, 0, 0, 0]).all(), "a turn is longer"
 
 
 def test_a_step_to_the_side_agrees_with_a_line_of_its_direction():
@@ -59,7 +59,7 @@ def test_a_step_to_the_side_agrees_with_a_line_of_its_direction():
     lines = np.zeros((1, 1, 1, 3), np.float32)
     lines[..., 0], lines[..., 1], lines[..., 2] = 1, np.cos(2 * angle), np.sin(2 * angle)
     _, step = costs(lines, np.array([[1.0, 0.0]]), np.array([2.0]))
-    per_px = step[0, 0, 0] / np.hypot(2, [-2, -1, 0, 1, 2])
+    per_px = step[:, 0, 0, 0] / np.hypot(2, [-2, -1, 0, 1, 2])
     assert per_px.argmin() == 4
     assert per_px[4] == pytest.approx(curves.LENGTH_COST, abs=1e-6)
 
@@ -141,7 +141,7 @@ def test_each_edge_is_traced_in_the_tile_of_its_middle():
         line_tile(shifted, (96, 96), (32, 0), (64, -np.inf, np.inf, np.inf)),
     ]
     found = bend(whole, tiles, ONE)
-    assert len(found) > len(whole) + 3
+    assert len(found) >= len(whole) + 3
     assert len(found) == len(expected)
     gap, _ = search_tree(found.nodes).query(expected.nodes)
     assert gap.max() < 0.1

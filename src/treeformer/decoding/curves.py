@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from treeformer._util.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from treeformer.decoding.line_map import LineTile, sample_lines
@@ -23,7 +24,8 @@ from treeformer.skeleton.attribute_transfer import apply_resampling
 from treeformer.skeleton.branches import Branches
 from treeformer.skeleton.resampling import Resampling, douglas_peucker
 
-STEP_PX = 3.0  # longest step along an edge
+STEP_PX = 4.0  # longest step along an edge
+SHORTEST_PX = 9.0  # shorter edges stay straight
 REACH = 12  # largest offset, px
 MAX_TURN = 2  # largest change of the offset per step, px
 FLOOR = 0.05  # presence below which there is no line
@@ -94,7 +96,7 @@ def step_counts(start: FloatArray, end: FloatArray) -> IntArray:
     """
     length = np.hypot(*(end - start).T)
     counts: IntArray = (2 ** np.ceil(np.log2(np.maximum(length / STEP_PX, 1)))).astype(np.intp)
-    return counts
+    return np.where(length < SHORTEST_PX, 1, counts)
 
 
 def trace(start: FloatArray, end: FloatArray, lines: Float32Array, steps: int) -> Curves:
@@ -143,19 +145,20 @@ def costs(lines: Float32Array, along: FloatArray, step_px: FloatArray) -> tuple[
 
     Returns:
         node: (E,T,K) cost per px of a place: 0 on a line, 1 where there is none.
-        step: (E,T,K,2·`MAX_TURN`+1) cost of a step to that place, for each change of the offset from the lowest to the
+        step: (2·`MAX_TURN`+1,E,T,K) cost of a step to that place, for each change of the offset from the lowest to the
             highest.
     """
-    node = 1 - lines[..., 0]
-    turns = np.arange(-MAX_TURN, MAX_TURN + 1)
-    way = np.hypot(step_px[:, None], turns)  # (E,turns)
+    likely, across_x, across_y = np.ascontiguousarray(np.moveaxis(lines, -1, 0))
+    node = 1 - likely
+    turns = np.arange(-MAX_TURN, MAX_TURN + 1)[:, None]
     # Twice the angle of each step against the x axis; positive offsets lie on the side of y for an edge along x.
-    twice = 2 * (np.arctan2(along[:, 1], along[:, 0])[:, None] + np.arctan2(turns, step_px[:, None]))
-    cosine, sine = (part.astype(np.float32)[:, None, None] for part in (np.cos(twice), np.sin(twice)))
-    length = np.hypot(lines[..., 1], lines[..., 2])[..., None]
-    against = (length - lines[..., 1:2] * cosine - lines[..., 2:] * sine) / 2
-    per_px = LENGTH_COST + node[..., None] + DIRECTION_COST * against
-    step: Float32Array = per_px * way.astype(np.float32)[:, None, None]
+    twice = 2 * (np.arctan2(along[:, 1], along[:, 0]) + np.arctan2(turns, step_px))  # (turns,E)
+    cosine, sine, way = (
+        part.astype(np.float32)[..., None, None] for part in (np.cos(twice), np.sin(twice), np.hypot(step_px, turns))
+    )
+    # A line at a right angle to the step has the full cost, one along it none.
+    per_px = LENGTH_COST + node + DIRECTION_COST / 2 * np.hypot(across_x, across_y)
+    step: Float32Array = (per_px - DIRECTION_COST / 2 * (across_x * cosine + across_y * sine)) * way
     return node, step
 
 
@@ -163,22 +166,21 @@ def cheapest(step: Float32Array) -> IntArray:
     """Find the offsets of least total cost by dynamic programming. Both ends have the offset 0.
 
     Args:
-        step: (E,T,K,2·`MAX_TURN`+1) see `costs`.
+        step: (2·`MAX_TURN`+1,E,T,K) see `costs`.
 
     Returns:
         (E,T) indices of the offsets.
     """
-    edges, count, width = step.shape[:3]
+    _, edges, count, width = step.shape
     turns = np.arange(-MAX_TURN, MAX_TURN + 1)
     total = np.full((edges, width + 2 * MAX_TURN), np.inf, np.float32)  # padded: offsets beyond the reach cost infinity
     total[:, REACH + MAX_TURN] = 0.0
-    before = MAX_TURN + np.arange(width)[:, None] - turns  # (K,turns): where a step comes from, in the padded array
+    before = sliding_window_view(total, width, axis=1)[:, ::-1].swapaxes(0, 1)  # (turns,E,K): where a step comes from
     came_from = np.zeros((count, edges, width), np.int8)
     for index in range(count):
-        candidates = total[:, before] + step[:, index]
-        best = candidates.argmin(-1)
-        came_from[index] = best
-        total[:, MAX_TURN:-MAX_TURN] = np.take_along_axis(candidates, best[..., None], -1)[..., 0]
+        candidates = before + step[:, :, index]
+        came_from[index] = candidates.argmin(0)
+        total[:, MAX_TURN:-MAX_TURN] = candidates.min(0)
     # The last step leads to the offset 0. Its cost is the same for each place but for its length, which is neglected.
     end = REACH + MAX_TURN - turns
     offset = end[total[:, end].argmin(-1)] - MAX_TURN
