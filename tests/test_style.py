@@ -48,10 +48,10 @@ Definition = Function | ast.ClassDef
 NOT_CONVERTED = tuple(
     f"src/treeformer/{name}"
     for name in (
-        *("cli", "decoding", "metrics", "models"),
-        *(f"nn/{name}.py" for name in ("backbone", "center_line", "fine_map", "line_evidence", "node_kind")),
-        *(f"inference/{name}.py" for name in ("accumulator", "auto_scale", "evaluate", "options", "predictor")),
-        *(f"inference/{name}.py" for name in ("prepare", "stream", "views")),
+        "cli",
+        "decoding",
+        "metrics",
+        "models",
     )
 )
 # What users see: in the code of a page (those of the lab are for developers), or in the reference.

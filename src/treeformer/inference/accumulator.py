@@ -33,44 +33,30 @@ MIN_BASE_LOGIT = math.log(MIN_BASE_SCORE / (1 - MIN_BASE_SCORE))
 
 @dataclass
 class TileAccumulator:
-    """The network's output for the tiles of one image, and what it takes to decode it. Contains no pixels.
-
-    Attributes:
-        options: the caller's options.
-        original_size: (width, height) px of the original image.
-        scaled_size: (width, height) px of the image at its working size.
-        tiles: all tiles of the image, in the order in which they are predicted.
-        image_name: file name of the image, None if it was not read from a file.
-        graphs: sparse graphs of the first tiles. Stays empty if the image is a single tile.
-        pending: node scores (K,), points (K,2) px of the input, edge costs (K,K), root logits (K,) and, if the model
-            has them, attributes (K,3) of the tiles that follow those in `graphs`.
-        lines: maps of center lines of the tiles that have been added; stays empty if the model has none.
-        source: the image, to open it again for a second pass; None if there is none.
-        is_noise: the input of the first pass is pure noise. If no plant is found there, there is no second pass.
-        first_pass: the output of a pass over the whole image, which decides about roots; None if there was none.
-        result: the skeleton, after it was decoded.
-    """
+    """The network's output for the tiles of one image, and what it takes to decode it. Contains no pixels."""
 
     options: PredictionOptions
-    original_size: tuple[int, int]
-    scaled_size: tuple[int, int]
-    tiles: list[Tile]
-    image_name: str | None
+    original_size: tuple[int, int]  # (width, height) px of the original image
+    scaled_size: tuple[int, int]  # (width, height) px of the image at its working size
+    tiles: list[Tile]  # all tiles of the image, in the order in which they are predicted
+    image_name: str | None  # None if the image was not read from a file
+    # sparse graphs of the first tiles. Stays empty if the image is a single tile.
     graphs: list[TileGraph] = field(default_factory=list)
+    # node scores (K,), points (K,2) px of the input, edge costs (K,K), root logits (K,) and, if the model has them,
+    # attributes (K,3) of the tiles that follow those in `graphs`
     pending: list[tuple[FloatArray, ...]] = field(default_factory=list)
+    # maps of center lines of the tiles that have been added; stays empty if the model has none
     lines: list[LineTile] = field(default_factory=list)
+    # the image, to open it again for a second pass; None if it cannot be opened again
     source: ImageSource | View | None = None
+    # input of the first pass is pure noise. If no plant is found there, there is no second pass.
     is_noise: bool = False
+    # output of a pass over the whole image, which decides about roots; None if there was none
     first_pass: TileAccumulator | None = None
-    result: Skeleton | None = None
+    result: Skeleton | None = None  # the skeleton, after it was decoded
 
     def add(self, raw: RawPrediction, row: int) -> None:
-        """Add the output for the next tile.
-
-        Args:
-            raw: the engine's output for a batch.
-            row: index of the tile in the batch.
-        """
+        """Add the engine's output for the next tile, which is one row of a batch."""
         tile = self.tiles[len(self.graphs) + len(self.pending)]
         score, points, cost, logit = raw.node_score[row], raw.points[row], raw.edge_cost[row], raw.root_logit[row]
         min_score = self.options.node_threshold if len(self.tiles) == 1 else self.options.min_score

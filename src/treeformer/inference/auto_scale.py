@@ -26,21 +26,14 @@ MAX_NOISE_CORRELATION = 0.2
 
 
 def choose_working_size(first_pass: Skeleton, rule: ScaleRule, input_size: int, fixed_size: int) -> int:
-    """Choose the length to which the longer side of an image is reduced.
+    """Return the length to which the longer side of an image is reduced.
 
-    The first pass measures how large the plant's structures are at the network's input size. The working size doubles
-    until they have the size that the network is best at, at most `rule.max_doublings` times, and never beyond the size
-    of the image. If it doubles at all and keypoints are nearer to each other than `rule.crowded_px`, it doubles once
-    more: thin structures that crowd are told apart only then.
-
-    Args:
-        first_pass: the skeleton of the whole image, in px of the original image.
-        rule: the model's rule.
-        input_size: side of the network's input, px.
-        fixed_size: the working size if nothing can be measured, px.
-
-    Returns:
-        `input_size` times a power of two, but not more than the image's longer side.
+    The first pass, a skeleton in px of the original image, measures how large the plant's structures are at the
+    network's input size. The working size doubles until they have the size that the network is best at, at most
+    `rule.max_doublings` times, and never beyond the size of the image: it is `input_size` times a power of two, but not
+    more than the image's longer side. If it doubles at all and keypoints are nearer to each other than
+    `rule.crowded_px`, it doubles once more: thin structures that crowd are told apart only then. If nothing can be
+    measured, the working size is `fixed_size`.
 
     Example:
         >>> line = Skeleton([(0, 0), (40, 0)], [(0, 1)], root=0, image_size=(4000, 3000))
@@ -59,15 +52,10 @@ def choose_working_size(first_pass: Skeleton, rule: ScaleRule, input_size: int, 
 
 
 def measure_scale(skeleton: Skeleton, signal: ScaleSignal) -> float:
-    """Measure the size of a plant's structures.
+    """Measure the median size of a plant's structures, px; NaN if it cannot be measured.
 
-    Args:
-        skeleton: a predicted skeleton, px.
-        signal: "spacing" is the median distance from a keypoint to the nearest other keypoint, "radius" the median
-            radius of the nodes with a score of at least 0.5.
-
-    Returns:
-        The median in px; NaN if it cannot be measured.
+    "spacing" is the distance from a keypoint to the nearest other keypoint, "radius" the radius of the nodes with a
+    score of at least 0.5.
     """
     if signal == "radius":
         radius = np.zeros(0) if skeleton.radius is None else skeleton.radius
@@ -82,14 +70,10 @@ def measure_scale(skeleton: Skeleton, signal: ScaleSignal) -> float:
 
 
 def is_noise(pixels: ImageArray) -> bool:
-    """Find out whether an image is pure noise: pixels do not resemble their neighbors.
+    """Return True if an image is pure noise: pixels do not resemble their neighbors.
 
-    Args:
-        pixels: (H,W,3) RGB, an image that was reduced to the network's input size.
-
-    Returns:
-        True if the brightness of neighbors correlates by at most `MAX_NOISE_CORRELATION`, horizontally and vertically.
-        False for an image of one color.
+    `pixels` (H,W,3) is an image that was reduced to the network's input size. In noise, the brightness of neighbors
+    correlates by at most `MAX_NOISE_CORRELATION`, horizontally and vertically. An image of one color is not noise.
 
     Example:
         >>> is_noise(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
@@ -107,15 +91,10 @@ def is_noise(pixels: ImageArray) -> bool:
 
 
 def move_bases(skeleton: Skeleton, bases: FloatArray) -> Skeleton:
-    """Move the root of each tree to its node nearest to a base.
+    """Move the root of each tree to its node nearest to a base; trees without a base keep theirs.
 
-    Args:
-        skeleton: a forest with one root per tree, px.
-        bases: (B,2) px, the surest first. Each belongs to the tree of its nearest node, if that is within 5 % of the
-            image's longer side. A tree uses the surest of its bases.
-
-    Returns:
-        The same forest with other roots. Trees without a base keep theirs.
+    The bases (B,2) px are sorted, the surest first. Each belongs to the tree of its nearest node, if that is within 5 %
+    of the image's longer side. A tree uses the surest of its bases.
 
     Example:
         >>> tree = Skeleton([(0, 0), (50, 0), (99, 0)], [(0, 1), (1, 2)], root=0, image_size=(100, 100))

@@ -30,20 +30,10 @@ def evaluate_model(
 ) -> tuple[Report, SkipReport]:
     """Predict every image of a data set and compare the skeletons with the ground truth.
 
-    Args:
-        predictor: the model.
-        dataset: images with their skeletons.
-        radius_px: largest distance between matched nodes, px. None uses the default of the metrics.
-        workers: number of processes that read or generate images and then compute the metrics. 0 and 1 run everything
-            in the calling process.
-        progress: called with the number of predicted images and the total.
-        options: keyword arguments of `Predictor.predict_many`.
-
-    Returns:
-        The report, and the images that could not be read, which the report does not contain.
-
-    Raises:
-        TreeformerError: if `workers` is negative or an option is invalid.
+    The report does not contain the images that could not be read. `radius_px` is the largest distance between matched
+    nodes; None uses the default of the metrics. 0 and 1 workers run everything in the calling process, more processes
+    read or generate images and then compute the metrics. `progress` counts predicted images. `options` are keyword
+    arguments of `Predictor.predict_many`.
     """
     cases, skipped = predict_cases(predictor, dataset, workers=workers, progress=progress, **options)
     return evaluate_cases(cases, radius_px=radius_px, workers=workers), skipped
@@ -57,20 +47,9 @@ def predict_cases(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> tuple[list[Case], SkipReport]:
-    """Predict every image of a data set.
+    """Predict every image of a data set; return the cases and the images that could not be read.
 
-    Args:
-        predictor: the model.
-        dataset: images with their skeletons.
-        workers: number of processes that read or generate images; 0 and 1 use the calling process.
-        progress: called with the number of predicted images and the total.
-        options: keyword arguments of `Predictor.predict_many`.
-
-    Returns:
-        Predictions with their ground truth, and the images that could not be read.
-
-    Raises:
-        TreeformerError: if `workers` is negative or an option is invalid.
+    The arguments are those of `evaluate_model`.
     """
     check_workers(workers)
     skipped = SkipReport(getattr(dataset, "skipped", ()))
@@ -106,18 +85,10 @@ def _load_all(dataset: Dataset, workers: int) -> Iterator[Any]:
 
 
 def synthetic_set(name: str, count: int) -> SyntheticDataset:
-    """Return a synthetic data set from its name `PRESETS:STYLES:SPLIT`.
+    """Return the first `count` images of a synthetic data set from its name `PRESETS:STYLES:SPLIT`.
 
-    Args:
-        name: for example `paper:photo:test`, or `taproot,vine:photo,paper:valid` for a mixture. The split is `test` if
-            it is left out.
-        count: number of images, taken from the beginning of the split.
-
-    Returns:
-        The data set. Images are generated when they are accessed.
-
-    Raises:
-        TreeformerError: if the name is malformed, a preset, style or split is unknown, or the split has fewer images.
+    For example `paper:photo:test`, or `taproot,vine:photo,paper:valid` for a mixture. The split is `test` if it is left
+    out. Images are generated when they are accessed.
 
     Example:
         >>> len(synthetic_set("paper:photo:test", 200))

@@ -22,38 +22,28 @@ rule. None is "auto" if the model has a scale rule, otherwise the model's workin
 
 
 class PredictionOptions:
-    """Checked options of a prediction.
+    """Checked options of a prediction. The model supplies the defaults.
 
-    Args:
-        model: the model, which supplies the defaults.
-        working_size: see `WorkingSize`.
-        single_plant: predict one tree per image.
-        min_confidence: minimum confidence of nodes and edges, in [0, 1]. None uses the model's node threshold and
-            keeps all edges.
-        engine_name: what runs the network, for the metadata.
-        views: number of views, see `treeformer.inference.views`, for the metadata.
-        curves: let edges follow the center lines, if the model has a map of them.
+    `working_size` is described at `WorkingSize`. `min_confidence` of nodes and edges is in [0, 1]; None uses the
+    model's node threshold and keeps all edges. The names of engine and views only go into the metadata.
 
     Attributes:
         working_px: length that longer images are reduced to, px. None reduces no image.
-        scale_rule: chooses the working size after a first pass at the input size; None for a fixed size.
-        min_score: minimum score of a candidate in one tile.
-        node_threshold: minimum confidence of a node in the tree, at least `min_score`.
-        root_threshold: minimum probability of the root of a further plant.
+        scale_rule: chooses the working size after a first pass at the input size; None for a fixed size
+        min_score: minimum score of a candidate in one tile
+        node_threshold: minimum confidence of a node in the tree, at least `min_score`
+        root_threshold: minimum probability of the root of a further plant
         edge_threshold: minimum confidence of an edge. 0 keeps the whole spanning tree.
-        single_plant: predict one tree per image.
-        unsure_plants: keep plants and doubtful branches without any node that is more likely than not.
-        tile_step: tiles start at multiples of this, px.
-        fixed_px: the model's fixed working size, px.
-        direction_weight: weight of predicted directions in edge costs.
-        edge_calibration: coefficients of calibrated edge scores, None for the network's scores.
-        structure: weights of structured decoding, None for the plain spanning forest.
-        low_confidence: edges with a lower calibrated score are doubtful, None if the model does not say.
-        curves: let edges follow the center lines, if the model has a map of them.
-        metadata: metadata of the predicted skeletons.
-
-    Raises:
-        TreeformerError: if a value is out of range.
+        single_plant: predict one tree per image
+        unsure_plants: keep plants and doubtful branches without any node that is more likely than not
+        tile_step: tiles start at multiples of this, px
+        fixed_px: the model's fixed working size
+        direction_weight: weight of predicted directions in edge costs
+        edge_calibration: coefficients of calibrated edge scores, None for the network's scores
+        structure: weights of structured decoding, None for the plain spanning forest
+        low_confidence: edges with a lower calibrated score are doubtful, None if the model does not say
+        curves: let edges follow the center lines, if the model has a map of them
+        metadata: of the predicted skeletons
     """
 
     def __init__(
@@ -120,14 +110,9 @@ class PredictionOptions:
         return first_pass
 
     def at_size(self, working_px: int, *, is_final: bool) -> PredictionOptions:
-        """Return the options with a working size that a scale rule chose.
+        """Return a copy with a working size in px that a scale rule chose; its metadata name the size.
 
-        Args:
-            working_px: length that longer images are reduced to, px.
-            is_final: False if a scale rule may still choose another size.
-
-        Returns:
-            A copy, whose metadata name the size.
+        `is_final` is False if a scale rule may still choose another size.
         """
         other = copy.copy(self)
         other.working_px, other._first_pass = working_px, None
@@ -142,11 +127,7 @@ def _is_probability(value: object) -> bool:
 
 
 def _whole_pixels(size: object) -> int:
-    """Return a working size as a positive integer.
-
-    Raises:
-        TreeformerError: if it is anything else.
-    """
+    """Return a working size as a positive integer, or raise a `TreeformerError`."""
     if isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 1:
         return int(size)
     raise TreeformerError(f"the working size must be a positive number of pixels, 'auto' or 'full', not {size!r}")

@@ -20,21 +20,13 @@ from treeformer.inference.views import View
 
 @dataclass
 class PreparedImage:
-    """An image that is ready to be predicted.
+    """An image that is ready to be predicted."""
 
-    Attributes:
-        image: the opened image, None if it has only one tile.
-        accumulator: collects the network's output for the tiles.
-        side: side of the engine's input, px.
-        first_input: (side,side,3) RGB, the input for the first tile.
-        row: the row of `ImageWorkers.inputs` that `first_input` lies in, None if it lies elsewhere.
-    """
-
-    image: LazyImage | None
-    accumulator: TileAccumulator
-    side: int
-    first_input: ImageArray
-    row: int | None = None
+    image: LazyImage | None  # None if it has only one tile
+    accumulator: TileAccumulator  # collects the network's output for the tiles
+    side: int  # of the engine's input, px
+    first_input: ImageArray  # (side,side,3) RGB, the input for the first tile
+    row: int | None = None  # row of `ImageWorkers.inputs` that `first_input` lies in, None if it lies elsewhere
 
     def inputs(self) -> Iterator[ImageArray]:
         """Yield the input for each tile, (side,side,3) RGB."""
@@ -51,20 +43,9 @@ class TooLargeError(Exception):
 def prepare(
     image: ImageSource | View, options: PredictionOptions, side: int, max_pixels: float = math.inf
 ) -> PreparedImage:
-    """Open an image at its working size and plan its tiles.
+    """Open an image at its working size and plan its tiles, with an engine's input of `side` px.
 
-    Args:
-        image: a path, a Pillow image or an array, see `Predictor.predict`; or a view of an image.
-        options: the caller's options.
-        side: side of the engine's input, px.
-        max_pixels: largest accepted number of pixels at the working size.
-
-    Returns:
-        The image with its tiles.
-
-    Raises:
-        TreeformerError: if the image cannot be read.
-        TooLargeError: if the image has more than `max_pixels` pixels at its working size.
+    More than `max_pixels` pixels at the working size are a `TooLargeError`.
     """
     options = options.of_first_pass(side)
 
@@ -88,17 +69,9 @@ def prepare(
 
 
 def prepare_second_pass(first: TileAccumulator, side: int) -> PreparedImage | None:
-    """Open an image again if the scale rule chooses a larger working size.
+    """Open an image again if the scale rule chooses a larger working size; return None if the first pass is the result.
 
-    Args:
-        first: the complete output of the first pass.
-        side: side of the engine's input, px.
-
-    Returns:
-        The image with its tiles, None if the first pass is the result.
-
-    Raises:
-        TreeformerError: if the image cannot be read again.
+    `first` is the complete output of the first pass.
     """
     options = first.second_pass()
     source, first.source = first.source, None  # an array is not kept, nor sent to another process
@@ -112,20 +85,7 @@ def prepare_second_pass(first: TileAccumulator, side: int) -> PreparedImage | No
 def try_prepare(
     image: ImageSource | View, options: PredictionOptions, side: int, max_pixels: float = math.inf
 ) -> PreparedImage | TreeformerError:
-    """Call `prepare`, but return the error if the image cannot be read.
-
-    Args:
-        image: a path, a Pillow image or an array.
-        options: the caller's options.
-        side: side of the engine's input, px.
-        max_pixels: largest accepted number of pixels at the working size.
-
-    Returns:
-        The image with its tiles, or the error.
-
-    Raises:
-        TooLargeError: if the image has more than `max_pixels` pixels at its working size.
-    """
+    """Call `prepare`, but return the error if the image cannot be read. A `TooLargeError` is raised."""
     try:
         return prepare(image, options, side, max_pixels)
     except TreeformerError as error:

@@ -23,15 +23,10 @@ LAG_BATCHES = 4
 
 @dataclass
 class Slot:
-    """The position of an image in the order of results.
+    """The position of an image in the order of results."""
 
-    Attributes:
-        accumulator: collects the output for the image's tiles, None after the last one.
-        result: returns the result. Set after the last tile.
-    """
-
-    accumulator: TileAccumulator | None = None
-    result: Callable[[], Skeleton | TreeformerError] | None = None
+    accumulator: TileAccumulator | None = None  # None after the last tile
+    result: Callable[[], Skeleton | TreeformerError] | None = None  # returns the result; set after the last tile
 
 
 class PredictionStream:
@@ -40,12 +35,8 @@ class PredictionStream:
     The engine runs in a thread of its own: meanwhile the next batch is filled and the previous one decoded. A GPU
     begins a batch before the output of the previous one is read, so that it never waits between batches.
 
-    Args:
-        engine: runs the network.
-        batch_size: number of tiles per batch.
-        runner: the engine's thread.
-        workers: processes that decode skeletons. None decodes in the calling thread.
-        shared: the memory of the workers, if the engine may read it.
+    `runner` is the engine's thread. `workers` decode skeletons; without them, the calling thread does. `shared` is the
+    memory of the workers, if the engine may read it.
     """
 
     def __init__(
@@ -63,14 +54,7 @@ class PredictionStream:
         self.second_passes: deque[tuple[Slot, PreparedImage]] = deque()
 
     def results(self, images: Iterable[PreparedImage | TreeformerError]) -> Iterator[Skeleton | TreeformerError]:
-        """Predict images.
-
-        Args:
-            images: the images, or the error of an image that could not be read.
-
-        Yields:
-            The skeleton or the error of each image, in order.
-        """
+        """Yield the skeleton or the error of each image, in order. An unreadable image is given as its error."""
         # Worker processes need time to decode, and open other images first. Their results are collected later.
         lag = LAG_BATCHES * self.batch_size if self.workers else 0
         remaining: Iterable[PreparedImage | TreeformerError] = images

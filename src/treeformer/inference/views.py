@@ -32,22 +32,13 @@ def check_views(views: int) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """A view of an image, which is computed when it is opened: many of them may wait for their turn.
+    """A view of an image, which is computed when it is opened: many of them may wait for their turn."""
 
-    Attributes:
-        image: the image: a path, a Pillow image or an array.
-        number: number of the view, from 1. The image itself is view 0.
-    """
-
-    image: ImageSource
-    number: int
+    image: ImageSource  # a path, a Pillow image or an array
+    number: int  # from 1; the image itself is view 0
 
     def open(self) -> ImageArray:
-        """Return (H,W,3) uint8 RGB of the size of the image.
-
-        Raises:
-            TreeformerError: if the image cannot be read.
-        """
+        """Return (H,W,3) uint8 RGB of the size of the image."""
         from treeformer.data.augmentation import warp
 
         opened = open_lazy(self.image)
@@ -56,29 +47,17 @@ class View:
 
 
 def views_of(image: ImageSource, count: int) -> Iterator[ImageSource | View]:
-    """Yield an image and its further views.
-
-    Args:
-        image: a path, a Pillow image or an array.
-        count: number of views, the image itself included.
-
-    Yields:
-        The image, and views of it that have not been computed yet.
-    """
+    """Yield an image and its further views, `count` in all, which have not been computed yet."""
     yield image
     for number in range(1, count):
         yield View(image, number)
 
 
 def choose(trees: Sequence[Skeleton]) -> Skeleton:
-    """Choose the tree that agrees best with those of the other views.
+    """Choose the tree that agrees best with those of the other views, in px of the image.
 
-    Args:
-        trees: one skeleton per view, in the order of their numbers, px of the view.
-
-    Returns:
-        The tree, px of the image. `prediction` of its metadata has the mean TOPO F1 between the trees of two views as
-        `view_agreement`.
+    The trees are in the order of the views' numbers, in px of the view. `prediction` of the metadata has the mean TOPO
+    F1 between the trees of two views as `view_agreement`.
     """
     from treeformer.metrics import topo
 

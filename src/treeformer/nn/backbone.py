@@ -25,17 +25,11 @@ EXPANSION = 4  # the output of a bottleneck has four times the channels of its i
 
 
 class Backbone(nn.Module):
-    """Maps images to features at several strides: a stem, and stages that read each other's output.
+    """Maps images to features at several strides: a stem, and stages that read each other's output."""
 
-    Attributes:
-        channels: output channels of the stages.
-        strides: strides of the stages, fine to coarse, px.
-        stage_names: names of the submodules that are the stages.
-    """
-
-    channels: list[int]
-    strides: list[int]
-    stage_names: list[str]
+    channels: list[int]  # output channels of the stages
+    strides: list[int]  # fine to coarse, px
+    stage_names: list[str]  # of the submodules that are the stages
     mean: Tensor
     std: Tensor
 
@@ -83,13 +77,9 @@ class Backbone(nn.Module):
 class FrozenBatchNorm(nn.Module):
     """Batch normalization with fixed statistics and a fixed affine map: y = scale · x + shift per channel.
 
-    Args:
-        channels: number of channels.
-        eps: added to the variance.
-
     Attributes:
-        folded: weight and bias of the preceding convolution with this layer folded in, if `ResNet.fold_batch_norms`
-            was called.
+        folded: weight and bias of the preceding convolution with this layer folded in, after
+            `ResNet.fold_batch_norms`
     """
 
     weight: Tensor
@@ -120,30 +110,17 @@ class FrozenBatchNorm(nn.Module):
 
 
 def conv_norm(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm) -> Tensor:
-    """Compute norm(conv(image)) in one pass over the image, with the scale folded into the weights.
+    """Compute norm(conv(image)) in one pass over the image (B,C,H,W), with the scale folded into the weights.
 
-    Args:
-        image: (B,C,H,W).
-        conv: a convolution without bias.
-        norm: the normalization after it.
-
-    Returns:
-        (B,channels,H',W').
+    The convolution has no bias.
     """
     return functional.conv2d(image, *norm.fold_into(conv), conv.stride, conv.padding)
 
 
 def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None) -> Tensor:
-    """Compute relu(norm(conv(image)) + shortcut).
+    """Compute relu(norm(conv(image)) + shortcut) for an image (B,C,H,W); None is no shortcut.
 
-    Args:
-        image: (B,C,H,W).
-        conv: a convolution without bias.
-        norm: the normalization after it.
-        shortcut: (B,channels,H',W'), or None for 0.
-
-    Returns:
-        (B,channels,H',W').
+    The convolution has no bias.
     """
     if is_inference_on_gpu(image):
         return _fused_conv_norm_relu(image, conv, norm, shortcut)
@@ -217,17 +194,7 @@ class _FusedConvRelu(torch.autograd.Function):
 def fused_conv_norm_relu(
     image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None
 ) -> Tensor:
-    """Compute `conv_norm_relu` by `_FusedConvRelu`, in the precision of autocast.
-
-    Args:
-        image: (B,C,H,W).
-        conv: a convolution without bias.
-        norm: the normalization after it.
-        shortcut: (B,channels,H',W'), or None for 0.
-
-    Returns:
-        (B,channels,H',W').
-    """
+    """Compute `conv_norm_relu` by `_FusedConvRelu`, in the precision of autocast."""
     kind = image.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else image.dtype
     weight, shift = norm.fold_into(conv)
@@ -246,11 +213,7 @@ def fused_conv_norm_relu(
 class Bottleneck(nn.Module):
     """1×1, 3×3 and 1×1 convolutions and a shortcut. In version 1 the first convolution has the stride.
 
-    Args:
-        channels_in: channels of the input.
-        channels: channels of the inner layers; the output has `EXPANSION` times as many.
-        stride: stride of the block.
-        fused: use `fused_conv_norm_relu` in training.
+    `channels` are those of the inner layers; the output has `EXPANSION` times as many.
     """
 
     def __init__(self, channels_in: int, channels: int, stride: int, *, fused: bool = False) -> None:
@@ -296,16 +259,12 @@ def _shortcut_layers(downsample: nn.Sequential) -> tuple[nn.Conv2d, FrozenBatchN
 class ResNet(Backbone):
     """The stem and the first stages of a ResNet; parameters are named as in torchvision.
 
-    Args:
-        blocks: bottlenecks per stage; (3, 4, 6) are the first three stages of a ResNet-50.
-        base_channels: channels of the stem.
-        frozen_stages: how many parts are not trained, counted from the stem: 2 freezes the stem and `layer1`.
-        fused: use `fused_conv_norm_relu` in training.
+    There are `blocks` bottlenecks per stage; (3, 4, 6) are the first three stages of a ResNet-50. The stem has
+    `base_channels` channels. `frozen_stages` counts the parts that are not trained, from the stem: 2 freezes the stem
+    and `layer1`. `fused` selects `fused_conv_norm_relu` in training.
 
     Attributes:
-        channels: output channels of the stages.
-        strides: strides of the stages in px.
-        block_stem: weight and bias of the stem for blocks of pixels, if `fold_batch_norms` was called.
+        block_stem: weight and bias of the stem for blocks of pixels, after `fold_batch_norms`
     """
 
     def __init__(

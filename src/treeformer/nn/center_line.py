@@ -31,38 +31,21 @@ SMOOTH_BELOW = 0.1  # errors of the tangent below this are penalized by their sq
 
 
 class CenterLineHead(FineMap):
-    """Predict the map.
-
-    Args:
-        channels: channels of the finest level.
-        stride: distance of two of its cells in px.
-    """
+    """Predict the map from the finest feature level, whose cells are `stride` px apart."""
 
     def __init__(self, channels: int, stride: int) -> None:
         super().__init__(channels, HIDDEN, 3, stride // LINE_STRIDE, prior=PRIOR)
 
     def forward(self, fine: Tensor, stride: int = 4) -> Tensor:
-        """Predict the map.
-
-        Args:
-            fine: (B,channels,h,w), the finest level.
-            stride: distance of two of its cells in px.
-
-        Returns:
-            (B,3,H,W): log-odds of a line, cos 2t and sin 2t.
-        """
+        """Map the finest level (B,channels,h,w) to (B,3,H,W): log-odds of a line, cos 2t and sin 2t."""
         return self.predict(fine, stride)
 
 
 def line_pieces(curves: Skeleton, limit: int) -> Float32Array:
-    """Cut the edges of a skeleton into pieces of at most `PIECE_PX`.
+    """Cut the edges of a skeleton into pieces of at most `PIECE_PX`: (limit,4) px, middle and half, NaN in unused rows.
 
-    Args:
-        curves: a skeleton whose edges follow the curves.
-        limit: number of rows; if there are more pieces, some are left out at equal intervals.
-
-    Returns:
-        (limit,4) px: middle and half of each piece; NaN in the remaining rows.
+    The edges of the skeleton follow the curves. If there are more pieces than `limit`, some are left out at equal
+    intervals.
 
     Example:
         >>> line_pieces(Skeleton([(0, 1), (8, 1)], [(0, 1)]), 3).tolist()
@@ -83,18 +66,11 @@ def line_pieces(curves: Skeleton, limit: int) -> Float32Array:
 
 
 def line_targets(pieces: Tensor, height: int, width: int, stride: int = LINE_STRIDE) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw the lines.
+    """Draw pieces (B,K,4) px, see `line_pieces`, with NaN for padding, on cells with sides of `stride` px.
 
-    Args:
-        pieces: (B,K,4) px, see `line_pieces`; NaN for padding.
-        height: rows of the map.
-        width: columns of the map.
-        stride: side of a cell, px.
-
-    Returns:
-        presence: (B,height,width) in [0,1].
-        tangent: (B,2,height,width), the unit vector (cos 2t, sin 2t), or zero if no line is near.
-        is_known: (B,height,width) bool, True near lines of one direction: not in crossings, bends and forks.
+    Return the presence (B,height,width) in [0,1]; the tangent (B,2,height,width), which is the unit vector (cos 2t, sin
+    2t) or zero if no line is near; and `is_known` (B,height,width) bool, which is True near lines of one direction: not
+    in crossings, bends and forks.
     """
     real = pieces[..., :1].isfinite()
     middle, half = torch.split(pieces.nan_to_num() / stride, 2, dim=-1)
@@ -125,15 +101,10 @@ def line_targets(pieces: Tensor, height: int, width: int, stride: int = LINE_STR
 
 
 def line_losses(lines: Tensor, pieces: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the losses of a map, summed over the cells.
+    """Compute two scalar losses of a map (B,3,H,W) against pieces (B,K,4) px, summed over the cells.
 
-    Args:
-        lines: (B,3,H,W), see `CenterLineHead`.
-        pieces: (B,K,4) px, see `line_pieces`.
-
-    Returns:
-        The cross entropy of the presence p, weighted by (p − target)², so that the many empty cells do not count once
-        they are predicted; and the smooth L1 loss of the tangent, weighted by the target. Scalars.
+    The first is the cross entropy of the presence p, weighted by (p − target)², so that the many empty cells do not
+    count once they are predicted. The second is the smooth L1 loss of the tangent, weighted by the target.
     """
     presence, tangent, is_known = line_targets(pieces, *lines.shape[-2:])
     logits = lines[:, 0]
@@ -144,13 +115,9 @@ def line_losses(lines: Tensor, pieces: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def in_bytes(lines: Tensor) -> Tensor:
-    """Round a map to bytes, to copy and keep it.
+    """Round a map (B,3,H,W) to bytes (B,H,W,3), to copy and keep it.
 
-    Args:
-        lines: (B,3,H,W), see `CenterLineHead`.
-
-    Returns:
-        (B,H,W,3) uint8: 255 times the probability of a line; 127.5 + 127.5 times cos 2t and sin 2t.
+    They are 255 times the probability of a line, and 127.5 + 127.5 times cos 2t and sin 2t.
     """
     tangent = lines[:, 1:].clamp(-1, 1) / 2 + 0.5
     return (torch.cat([lines[:, :1].sigmoid(), tangent], dim=1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)

@@ -16,14 +16,9 @@ from treeformer.nn.positions import cell_centers
 class FineMap(nn.Module):
     """Two convolutions, 3×3 and 1×1, and the rearrangement of their outputs to a finer map.
 
-    Args:
-        channels: channels of the finest level.
-        hidden: channels between the convolutions.
-        outputs: channels of the map. The first one is a logit.
-        upsampling: cells of the map along each side of a cell of the finest level.
-        prior: probability that belongs to the logit before training.
-        grid_px: spacing of the grid on whose lines nodes of curves lie (`Skeleton.sample_at_grid_crossings`). Every
-            cell gets its position relative to the grid as input. 0 disables it.
+    A cell of the finest level becomes `upsampling` × `upsampling` cells. The first channel of the map is a logit;
+    `prior` is its probability before training. Nodes of curves lie on the lines of a grid with a spacing of `grid_px`
+    (`Skeleton.sample_at_grid_crossings`): every cell gets its position relative to the grid as input. 0 disables it.
     """
 
     def __init__(
@@ -47,14 +42,9 @@ class FineMap(nn.Module):
         nn.init.constant_(last.bias[: upsampling**2], torch.tensor(prior).logit().item())
 
     def predict(self, fine: Tensor, stride: int) -> Tensor:
-        """Predict the map.
+        """Map the finest level (B,channels,h,w) to (B,outputs,upsampling · h,upsampling · w) float32.
 
-        Args:
-            fine: (B,channels,h,w), the finest level.
-            stride: distance of two of its cells in px.
-
-        Returns:
-            (B,outputs,upsampling · h,upsampling · w) float32.
+        `stride` is the distance of two cells of the finest level in px.
         """
         first, last = cast(nn.Conv2d, self.layers[0]), cast(nn.Conv2d, self.layers[2])
         height, width = fine.shape[-2:]

@@ -25,8 +25,7 @@ NUMBERS = 6 * len(BLURS)
 def blurred_lines(lines: Tensor) -> FeatureLevel:
     """Return presence p, p·cos 2t and p·sin 2t at every blur, as a map of 3 · len(`BLURS`) channels.
 
-    Args:
-        lines: (B,3,H,W), see `treeformer.nn.center_line.CenterLineHead`. It gets no gradient: it has its own target.
+    `lines` (B,3,H,W) is the output of a `CenterLineHead`. It gets no gradient: it has its own target.
     """
     lines = lines.detach()
     presence = lines[:, :1].sigmoid()
@@ -43,15 +42,9 @@ def _blur(cells: Tensor, side: int) -> Tensor:
 
 
 def segment_evidence(samples: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Summarize the samples along segments.
+    """Summarize samples of `blurred_lines` along segments: (B,P,`NUMBERS`), the same for both directions of the edge.
 
-    Args:
-        samples: (B,P,`POINTS`,3 · len(`BLURS`)), samples of `blurred_lines` in any order.
-        x: (B,P), of the unit vector from i to j.
-        y: (B,P).
-
-    Returns:
-        (B,P,`NUMBERS`), the same for both directions of the edge.
+    The samples are (B,P,`POINTS`,3 · len(`BLURS`)) in any order; (x, y), (B,P) each, is the unit vector from i to j.
     """
     presence, cosine, sine = torch.unflatten(samples.float(), -1, (-1, 3)).unbind(-1)  # (B,P,points,blurs)
     double = [(x * x - y * y)[..., None, None], (2 * x * y)[..., None, None]]

@@ -28,11 +28,7 @@ UNKNOWN = -1
 
 
 class NodeKindHead(nn.Linear):
-    """The linear layer from tokens to logits. Before training it predicts the same for all tokens.
-
-    Args:
-        width: channels of the tokens.
-    """
+    """The linear layer from tokens to logits. Before training it predicts the same for all tokens."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width, WIDTH)
@@ -51,14 +47,10 @@ def probabilities(logits: Tensor) -> Tensor:
 
 
 def distance_to_edges(points: Tensor, parent: Tensor) -> Tensor:
-    """Return the distance of every node to every edge of a forest.
+    """Return the distance of every node (B,M,2) px to every edge of a forest, (B,M,M) px.
 
-    Args:
-        points: (B,M,2) px.
-        parent: (B,M) int64, −1 for none.
-
-    Returns:
-        (B,M,M) px: [n, i] from node n to the edge between node i and its parent, infinite if it has none.
+    [n, i] is the distance from node n to the edge between node i and its parent. A parent of −1 means no edge, and the
+    distance is infinite.
     """
     start = points[:, None]  # (B,1,M,2)
     end = points.gather(1, parent.clamp(min=0)[..., None].expand(-1, -1, 2))[:, None]
@@ -69,14 +61,9 @@ def distance_to_edges(points: Tensor, parent: Tensor) -> Tensor:
 
 
 def near_edges(targets: Targets, within_px: float) -> Tensor:
-    """Find nodes close to edges of other nodes.
+    """Find nodes close to edges of other nodes, (B,M,M) bool.
 
-    Args:
-        targets: ground truth of the batch.
-        within_px: largest distance, px.
-
-    Returns:
-        (B,M,M) bool: [n, i] is True if node n is no end of the edge between node i and its parent, but close to it.
+    [n, i] is True if node n is no end of the edge between node i and its parent, but at most `within_px` from it.
     """
     assert targets.parent is not None
     node = torch.arange(targets.mask.shape[1], device=targets.mask.device)
@@ -86,14 +73,9 @@ def near_edges(targets: Targets, within_px: float) -> Tensor:
 
 
 def hard_pairs(targets: Targets, within_px: float) -> Tensor:
-    """Find the pairs of nodes that are easily confused: a third node lies close to a true edge.
+    """Find the pairs of nodes that are easily confused: a third node lies within `within_px` of a true edge.
 
-    Args:
-        targets: ground truth of the batch.
-        within_px: largest distance of that node from the edge, px.
-
-    Returns:
-        (B,M,M) bool, symmetric: True for such an edge, and for the pairs of the third node and its ends.
+    (B,M,M) bool, symmetric: True for such an edge, and for the pairs of the third node and its ends.
     """
     assert targets.parent is not None
     near = near_edges(targets, within_px).float()
@@ -122,29 +104,16 @@ def kind_targets(targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 def agreement(x: Tensor, y: Tensor) -> Tensor:
-    """Return the cosines of the angles between unit vectors and the bins.
-
-    Args:
-        x: (…).
-        y: (…).
-
-    Returns:
-        (…,BINS).
-    """
+    """Return the cosines (…,BINS) of the angles between unit vectors (x, y), (…) each, and the bins."""
     # Not a product of matrices, which autocast would round to bfloat16.
     angle = torch.arange(BINS, device=x.device) * (2 * math.pi / BINS)
     return x[..., None] * angle.cos() + y[..., None] * angle.sin()
 
 
 def direction_targets(points: Tensor, adjacency: Tensor) -> Tensor:
-    """Return the targets of the directions.
+    """Return the targets of the directions, (B,M,BINS) in [0,1], high in the bins of neighbors.
 
-    Args:
-        points: (B,M,2) px.
-        adjacency: (B,M,M) bool.
-
-    Returns:
-        (B,M,BINS) in [0,1], high in the bins of neighbors.
+    Points are (B,M,2) px, the adjacency is (B,M,M) bool.
     """
     x, y = (points[:, None] - points[:, :, None]).unbind(-1)  # (B,M,M), [i, j]: from i to j
     length = (x.square() + y.square() + 1e-12).sqrt()
@@ -153,15 +122,10 @@ def direction_targets(points: Tensor, adjacency: Tensor) -> Tensor:
 
 
 def kind_losses(logits: Tensor, targets: Targets, matched: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums of the cross entropies of kinds and degrees, and of directions, over matched nodes.
+    """Return the sums of the cross entropies of kinds and degrees, and of directions, over matched nodes: two scalars.
 
-    Args:
-        logits: (B,M,WIDTH), the prediction for each target node.
-        targets: ground truth of the batch.
-        matched: (B,M) bool, False for padding and for nodes without a token.
-
-    Returns:
-        The loss of kind and degree, and that of the directions, scalars.
+    `logits` (B,M,WIDTH) are the predictions for the target nodes; `matched` (B,M) is False for padding and for nodes
+    without a token.
     """
     logits = logits.float()
     one = logits.new_zeros(())
@@ -174,17 +138,10 @@ def kind_losses(logits: Tensor, targets: Targets, matched: Tensor) -> tuple[Tens
 
 
 def direction_evidence(kinds: Tensor, first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Read the predicted directions of both nodes of each pair towards the other node.
+    """Return the probabilities that i has a neighbor in the direction of j, and j one in that of i, (B,P) each.
 
-    Args:
-        kinds: (B,N,WIDTH) logits.
-        first: (P,) int64, i of each pair.
-        second: (P,) int64, j of each pair.
-        x: (B,P), of the unit vector from i to j.
-        y: (B,P).
-
-    Returns:
-        Probabilities that i has a neighbor in the direction of j, and j one in the direction of i, (B,P) each.
+    They are read from `kinds` (B,N,WIDTH), logits. `first` and `second`, (P,) int64, are i and j of each pair; (x, y),
+    (B,P) each, is the unit vector from i to j.
     """
     directions = kinds[..., DIRECTIONS].float().sigmoid()
     weight = (READING * agreement(x, y)).softmax(-1)
