@@ -28,34 +28,19 @@ class Curves:
 
     Branches of length 0 are omitted, and so are branches too short to change the cumulative length `arc`: their ends
     are one node. All lengths have the unit of the nodes.
-
-    Attributes:
-        points: (P,2) points of all branches.
-        first: (B,) index of the first point of each branch.
-        last: (B,) index of the last point of each branch, inclusive.
-        arc: (P,) cumulative length up to each point, over all branches. The jump between two branches adds nothing.
-        ends: (B,2) nodes at both ends of each branch, numbered from 0 to `node_count` - 1.
-        node_count: number of distinct end nodes.
     """
 
-    points: FloatArray
-    first: IntArray
-    last: IntArray
+    points: FloatArray  # (P,2), of all branches
+    first: IntArray  # (B,) index of the first point of each branch
+    last: IntArray  # (B,) index of the last point of each branch, inclusive
+    # (P,) cumulative length up to each point, over all branches. The jump between two branches adds nothing.
     arc: FloatArray
-    ends: IntArray
-    node_count: int
+    ends: IntArray  # (B,2) nodes at both ends of each branch, numbered from 0 to `node_count` - 1
+    node_count: int  # number of distinct end nodes
 
     @classmethod
     def from_graph(cls, nodes: FloatArray, edges: IntArray) -> Curves:
-        """Trace the branches of a graph.
-
-        Args:
-            nodes: (N,2) coordinates in any one unit.
-            edges: (E,2) node indices.
-
-        Returns:
-            The branches, in the unit of `nodes`.
-        """
+        """Trace the branches of a graph: nodes (N,2) in any one unit, edges (E,2)."""
         rank = np.empty(len(nodes), dtype=np.intp)
         order = np.lexsort((nodes[:, 1], nodes[:, 0]))
         rank[order] = np.arange(len(nodes))
@@ -104,31 +89,15 @@ class Curves:
         return np.repeat(np.arange(len(self)), self.last - self.first + 1)
 
     def at(self, branch: IntArray, distance: FloatArray) -> FloatArray:
-        """Return the points at given distances along branches.
-
-        Args:
-            branch: (M,) branch indices.
-            distance: (M,) distances from the branch's first point, between 0 and the branch's length.
-
-        Returns:
-            (M,2) points.
-        """
+        """Return the points (M,2) at distances (M,) from the first points of branches (M,), at most their lengths."""
         segment, t = self._locate(branch, distance)
         return self.points[segment] + t[:, None] * (self.points[segment + 1] - self.points[segment])
 
     def direction(self, branch: IntArray, distance: FloatArray, window: float) -> FloatArray:
-        """Return the directions of the curves at given places.
+        """Return the directions (M,2), unit vectors, at distances (M,) from the first points of branches (M,).
 
         The direction is that of the chord from `window` before to `window` after the place, cut at the branch's ends.
         If that chord has no length (a small ring, a hairpin), the direction is that of the straight segment.
-
-        Args:
-            branch: (M,) branch indices.
-            distance: (M,) distances from the branch's first point.
-            window: length of curve to each side.
-
-        Returns:
-            (M,2) unit vectors.
         """
         start, end = np.maximum(distance - window, 0.0), np.minimum(distance + window, self.length[branch])
         chord = self.at(branch, end) - self.at(branch, start)
@@ -140,15 +109,7 @@ class Curves:
         return chord / np.where(size > 0, size, 1.0)[:, None]
 
     def paths(self, sources: IntArray, limit: float) -> FloatArray:
-        """Return path lengths from some end nodes to all end nodes.
-
-        Args:
-            sources: (S,) end node indices.
-            limit: path lengths above this may be returned as infinite.
-
-        Returns:
-            (S,node_count) path lengths.
-        """
+        """Return path lengths (S,node_count) from end nodes (S,) to all; those above `limit` may be infinite."""
         if self._all_paths is not None:
             return self._all_paths[sources]
         from scipy.sparse import csr_array

@@ -25,15 +25,7 @@ SIDE_PX = 512
 
 
 def places(nodes: FloatArray, image_size: tuple[int, int]) -> Float32Array:
-    """Convert image points to geographic coordinates.
-
-    Args:
-        nodes: (N,2) px.
-        image_size: (width, height) px.
-
-    Returns:
-        (N,2) latitude and longitude, degrees.
-    """
+    """Convert image points (N,2) px to (N,2) latitude and longitude, degrees; `image_size` is (width, height) px."""
     px = (nodes / np.asarray(image_size, dtype=np.float64)).astype(np.float32) * np.float32(SIDE_PX)
     south = px[:, 0] / np.float32(PX_PER_DEGREE)
     east = px[:, 1] / np.float32(PX_PER_DEGREE) / np.float32(math.cos(math.radians(LATITUDE)))
@@ -46,14 +38,9 @@ def shrink(place: Float32Array) -> Float32Array:
 
 
 def distance(a: Float32Array, b: Float32Array) -> Float32Array:
-    """Compute distances between places, with the length of a degree of longitude taken at `a`.
+    """Compute distances (...) between places (...,2), degrees of latitude.
 
-    Args:
-        a: (...,2) latitude and longitude, degrees.
-        b: (...,2) latitude and longitude, degrees.
-
-    Returns:
-        (...) distances, degrees of latitude.
+    The length of a degree of longitude is that at `a`.
     """
     south = a[..., 0] - b[..., 0]
     east = (a[..., 1] - b[..., 1]) * shrink(a)
@@ -62,15 +49,7 @@ def distance(a: Float32Array, b: Float32Array) -> Float32Array:
 
 
 def directions(a: Float32Array, b: Float32Array) -> Float32Array:
-    """Compute the directions from places `a` to places `b`.
-
-    Args:
-        a: (...,2) latitude and longitude, degrees.
-        b: (...,2) latitude and longitude, degrees.
-
-    Returns:
-        (...,2) unit vectors, zero if both places are equal.
-    """
+    """Compute the directions from places `a` to places `b`: unit vectors (...,2), zero if both places are equal."""
     step = b - a
     step[..., 1] *= np.float32(math.cos(math.radians(DIRECTION_LATITUDE)))
     size = np.sqrt(step[..., 0] * step[..., 0] + step[..., 1] * step[..., 1])
@@ -81,29 +60,17 @@ def directions(a: Float32Array, b: Float32Array) -> Float32Array:
 
 @dataclass(frozen=True)
 class GeographicGraph:
-    """A graph in geographic coordinates.
+    """A graph in geographic coordinates."""
 
-    Attributes:
-        place: (N,2) latitude and longitude of the nodes, degrees.
-        edges: (E,2) node indices, from the lower to the higher node, sorted.
-        direction: (E,2) unit vectors along the edges.
-    """
-
-    place: Float32Array
-    edges: IntArray
-    direction: Float32Array
+    place: Float32Array  # (N,2) latitude and longitude of the nodes, degrees
+    edges: IntArray  # (E,2) node indices, from the lower to the higher node, sorted
+    direction: Float32Array  # (E,2) unit vectors along the edges
 
     @classmethod
     def from_skeleton(cls, skeleton: Skeleton, keypoints: bool, size: tuple[int, int]) -> GeographicGraph:
         """Convert a skeleton. Nodes far outside the image are moved nearer, as `limit_to_surroundings` describes.
 
-        Args:
-            skeleton: nodes in px.
-            keypoints: contract the nodes of degree 2.
-            size: (width, height) of the image, px.
-
-        Returns:
-            The graph in geographic coordinates.
+        `keypoints` contracts the nodes of degree 2. The size of the image is (width, height) px.
         """
         bare = Skeleton(skeleton.nodes, skeleton.edges)  # explicit roots and axes would survive the contraction
         if keypoints:

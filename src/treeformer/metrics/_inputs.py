@@ -50,18 +50,9 @@ class Scores:
 def pair(
     prediction: GraphLike, ground_truth: GraphLike, image_size: tuple[int, int] | None
 ) -> tuple[Skeleton, Skeleton, tuple[int, int]]:
-    """Convert both graphs to skeletons and determine the size of their image.
+    """Convert both graphs of an image to skeletons and determine its size: (width, height) px.
 
-    Args:
-        prediction: a Skeleton, or arrays (nodes, edges) with nodes in px.
-        ground_truth: the same for the ground truth.
-        image_size: (width, height) px; required if neither graph has an image size.
-
-    Returns:
-        The prediction, the ground truth and (width, height) px.
-
-    Raises:
-        SkeletonError: if a graph is invalid, or image sizes are missing or differ.
+    The size is required if neither graph has one. Sizes that differ are an error.
     """
     size = image_size_pair(image_size)
     for name, graph in (("prediction", prediction), ("ground truth", ground_truth)):
@@ -80,14 +71,9 @@ def pair(
 
 
 def limit_to_surroundings(nodes: FloatArray, image_size: tuple[int, int]) -> FloatArray:
-    """Move nodes far outside the image nearer: x to between -1 and 2 widths, y to between -1 and 2 heights.
+    """Move nodes (N,2) px far outside the image nearer: x to between -1 and 2 widths, y to between -1 and 2 heights.
 
-    Args:
-        nodes: (N,2) px.
-        image_size: (width, height) px.
-
-    Returns:
-        (N,2) px; nodes within `MARGIN_SIDES` of the image are unchanged.
+    The size of the image is (width, height) px. Nodes within `MARGIN_SIDES` of the image are unchanged.
 
     Example:
         >>> limit_to_surroundings(np.array([[150.0, 1e300], [-90.0, -9e9]]), (100, 80)).tolist()
@@ -104,19 +90,9 @@ def unit_px(image_size: tuple[int, int]) -> float:
 
 
 def length_px(value: float | None, default_units: float, image_size: tuple[int, int], name: str) -> float:
-    """Return a length parameter in px.
+    """Return a length parameter in px: `value`, which must be positive, or the default in units if it is None.
 
-    Args:
-        value: px, or None for the default.
-        default_units: the default, in units.
-        image_size: (width, height) px.
-        name: the parameter's name, for the error message.
-
-    Returns:
-        The length in px.
-
-    Raises:
-        SkeletonError: if `value` is not a positive number.
+    The size of the image is (width, height) px. Errors contain the parameter's name.
     """
     if value is None:
         return default_units * unit_px(image_size)

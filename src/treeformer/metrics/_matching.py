@@ -13,38 +13,20 @@ from treeformer.metrics._rows import offsets
 
 @dataclass(frozen=True)
 class Pairs:
-    """The columns that each row may be matched with.
+    """The columns that each row may be matched with."""
 
-    Attributes:
-        start: (R+1,) offsets; row r may be matched with column[start[r]:start[r + 1]].
-        column: (P,) column indices.
-    """
-
-    start: IntArray
-    column: IntArray
+    start: IntArray  # (R+1,) offsets; row r may be matched with column[start[r]:start[r + 1]]
+    column: IntArray  # (P,) column indices
 
     @classmethod
     def from_lists(cls, row: IntArray, column: IntArray, rows: int) -> Pairs:
-        """Group a list of pairs by row.
-
-        Args:
-            row: (P,) row of each pair, ascending.
-            column: (P,) column of each pair.
-            rows: number of rows R.
-
-        Returns:
-            The pairs in compressed rows.
-        """
+        """Group pairs by row, from the row, ascending, and the column of each pair, (P,) each."""
         return cls(offsets(np.bincount(row, minlength=rows)), column)
 
 
 @dataclass(frozen=True)
 class Matching:
     """A matching between rows and columns. Both arrays are changed in place; -1 means unmatched.
-
-    Attributes:
-        of_row: (R,) column matched with each row, or -1.
-        of_column: (C,) row matched with each column, or -1.
 
     Example:
         >>> row, column = np.array([0, 0, 1, 2]), np.array([0, 1, 0, 0])
@@ -54,29 +36,16 @@ class Matching:
         2
     """
 
-    of_row: IntArray
-    of_column: IntArray
+    of_row: IntArray  # (R,) column matched with each row, or -1
+    of_column: IntArray  # (C,) row matched with each column, or -1
 
     @classmethod
     def empty(cls, rows: int, columns: int) -> Matching:
-        """Return a matching without pairs.
-
-        Args:
-            rows: number of rows.
-            columns: number of columns.
-
-        Returns:
-            A matching in which everything is unmatched.
-        """
+        """Return a matching in which everything is unmatched."""
         return cls(np.full(rows, -1, dtype=np.intp), np.full(columns, -1, dtype=np.intp))
 
     def add(self, row: IntArray, column: IntArray) -> None:
-        """Match greedily: add pairs of a free row and a free column until none is left.
-
-        Args:
-            row: (P,) row of each candidate pair.
-            column: (P,) column of each candidate pair.
-        """
+        """Match greedily: add candidate pairs (P,) of a free row and a free column until no such pair remains."""
         chooser = np.empty(len(self.of_column), dtype=np.intp)
         while len(row):
             self.of_row[row] = column  # for repeated rows the last assignment wins
@@ -90,15 +59,12 @@ class Matching:
             row, column = row[free], column[free]
 
     def grow(self, pairs: Sequence[Pairs], problem: IntArray) -> None:
-        """Extend the matching to a maximum matching.
+        """Extend the matching to a maximum matching over `pairs`; a row may use the pairs of every element.
 
-        Alternating trees grow from all free rows at once and share no row or column. A tree that reaches a free column
-        becomes an augmenting path and releases its rows and columns to the other trees, which continue to grow. A
-        problem is solved once none of its trees reaches a free column (Berge's theorem).
-
-        Args:
-            pairs: permitted pairs; a row may use the pairs of every element.
-            problem: (R,) the problem of each row. Rows of different problems have no column in common.
+        Rows (R,) of different problems have no column in common. Alternating trees grow from all free rows at once and
+        share no row or column. A tree that reaches a free column becomes an augmenting path and releases its rows and
+        columns to the other trees, which continue to grow. A problem is solved once none of its trees reaches a free
+        column (Berge's theorem).
         """
         degree = sum(np.diff(part.start) for part in pairs)
         rows = np.flatnonzero((self.of_row < 0) & (degree > 0))

@@ -42,12 +42,8 @@ ZERO = np.float32(0)
 def near_edges(ground_truth: GeographicGraph, prediction: GeographicGraph) -> tuple[IntArray, IntArray]:
     """Find pairs of edges whose samples may match: close to each other and of similar direction.
 
-    Args:
-        ground_truth: the graph of the holes.
-        prediction: the graph of the marbles.
-
-    Returns:
-        Compressed rows (start, to): the prediction's edge e is near the ground truth's edges to[start[e]:start[e + 1]].
+    Return compressed rows (start, to): to[start[e]:start[e + 1]] are the ground truth's edges near the prediction's
+    edge e.
     """
     spare = np.array([SPARE_RADIUS, SPARE_RADIUS / EAST_DEGREE], dtype=np.float32)
     low, high = (bound(ground_truth.place[ground_truth.edges], axis=1) for bound in (np.min, np.max))
@@ -82,15 +78,9 @@ def _beside(ends: Complex64Array, other: Complex64Array) -> BoolArray:
 
 
 def matched(holes: Walked, marbles: Walked, compatible: tuple[IntArray, IntArray]) -> tuple[IntArray, IntArray]:
-    """Compute the sizes of the maximum matchings of W walks.
+    """Compute the sizes (W,) of the maximum matchings of W walks, with a second copy beside every hole and without.
 
-    Args:
-        holes: walks on the ground truth.
-        marbles: walks on the prediction.
-        compatible: pairs of edges from `near_edges`.
-
-    Returns:
-        (W,) sizes if every hole has a second copy beside it, and (W,) sizes without copies.
+    Only samples on the pairs of edges from `near_edges` are compatible.
     """
     couples = _Couples.from_walks(holes, marbles, compatible)
     walk = np.repeat(np.arange(len(marbles.start) - 1), np.diff(marbles.start))
@@ -123,31 +113,18 @@ def _matched_in_each(matching: Matching, marbles: Walked) -> IntArray:
 
 @dataclass(frozen=True)
 class _Couples:
-    """C couples of a run of marbles and a run of holes, of the same walk and on compatible edges.
+    """C couples of a run of marbles and a run of holes, of the same walk and on compatible edges."""
 
-    Attributes:
-        hole: (H,) places of the holes, degrees.
-        hole_flat: (H,) the same in a plane, relative to 41° N 71° W.
-        marble: (M,) places of the marbles, degrees.
-        marble_flat: (M,) the same in a plane.
-        east_degree: (M,) length of a degree of longitude at each marble, degrees of latitude.
-        run: (M,) run of each marble.
-        start: offsets; run r belongs to the couples start[r] to start[r + 1].
-        begin: (C,) first hole of each couple.
-        count: (C,) number of holes of each couple.
-        heading: (C,) unit direction from the first to the last hole.
-    """
-
-    hole: Complex64Array
-    hole_flat: Complex64Array
-    marble: Complex64Array
-    marble_flat: Complex64Array
-    east_degree: Float32Array
-    run: IntArray
-    start: IntArray
-    begin: IntArray
-    count: IntArray
-    heading: Complex64Array
+    hole: Complex64Array  # (H,) places of the holes, degrees
+    hole_flat: Complex64Array  # (H,) the same in a plane, relative to 41° N 71° W
+    marble: Complex64Array  # (M,) places of the marbles, degrees
+    marble_flat: Complex64Array  # (M,) the same in a plane
+    east_degree: Float32Array  # (M,) length of a degree of longitude at each marble, degrees of latitude
+    run: IntArray  # (M,) run of each marble
+    start: IntArray  # offsets; run r belongs to the couples start[r] to start[r + 1]
+    begin: IntArray  # (C,) first hole of each couple
+    count: IntArray  # (C,) number of holes of each couple
+    heading: Complex64Array  # (C,) unit direction from the first to the last hole
 
     @classmethod
     def from_walks(cls, holes: Walked, marbles: Walked, compatible: tuple[IntArray, IntArray]) -> _Couples:
@@ -180,9 +157,7 @@ class _Couples:
     def near(self, marbles: IntArray, shift: np.float32 = ZERO) -> tuple[IntArray, IntArray, Float32Array]:
         """Return all (marble, hole, distance) closer than `MATCH_RADIUS`, in the order of the given marbles.
 
-        Args:
-            marbles: indices of the marbles to consider.
-            shift: displacement of all holes to the north and to the east, degrees.
+        `shift` displaces all holes to the north and to the east, degrees.
         """
         hole_place = self.hole + shift * np.complex64(1 + 1j)
         blocks = []

@@ -23,21 +23,13 @@ REACH = 0.0015  # degrees: 166.7 px
 
 @dataclass(frozen=True)
 class Starts:
-    """The places where W walks start.
+    """The places where W walks start."""
 
-    Attributes:
-        edge: (W,) edge on which each walk starts.
-        first: (W,) node at one end of that edge.
-        second: (W,) node at its other end.
-        to_first: (W,) distance from the start to `first`, degrees.
-        to_second: (W,) distance from the start to `second`, degrees.
-    """
-
-    edge: IntArray
-    first: IntArray
-    second: IntArray
-    to_first: Float32Array
-    to_second: Float32Array
+    edge: IntArray  # (W,) edge on which each walk starts
+    first: IntArray  # (W,) node at one end of that edge
+    second: IntArray  # (W,) node at its other end
+    to_first: Float32Array  # (W,) distance from the start to `first`, degrees
+    to_second: Float32Array  # (W,) distance from the start to `second`, degrees
 
     def __len__(self) -> int:
         return len(self.edge)
@@ -48,23 +40,14 @@ class Starts:
 
 @dataclass(frozen=True)
 class Walked:
-    """The samples of W walks, sorted by walk, then by run. A run is the set of samples of one walk on one edge.
+    """The samples of W walks, sorted by walk, then by run. A run is the set of samples of one walk on one edge."""
 
-    Attributes:
-        place: (M,2) samples, latitude and longitude in degrees.
-        walk: (K,) walk of each run.
-        edge: (K,) edge of each run.
-        begin: (K+1,) offsets; the samples of run k are begin[k] to begin[k + 1].
-        start: (W+1,) offsets; the samples of walk w are start[w] to start[w + 1].
-        run_of: (W,E) run of each walk on each edge, -1 if the walk does not reach the edge.
-    """
-
-    place: Float32Array
-    walk: IntArray
-    edge: IntArray
-    begin: IntArray
-    start: IntArray
-    run_of: IntArray
+    place: Float32Array  # (M,2) samples, latitude and longitude in degrees
+    walk: IntArray  # (K,) walk of each run
+    edge: IntArray  # (K,) edge of each run
+    begin: IntArray  # (K+1,) offsets; the samples of run k are begin[k] to begin[k + 1]
+    start: IntArray  # (W+1,) offsets; the samples of walk w are start[w] to start[w + 1]
+    run_of: IntArray  # (W,E) run of each walk on each edge, -1 if the walk does not reach the edge
 
 
 @dataclass(frozen=True)
@@ -80,16 +63,7 @@ class _Runs:
 
 
 def walk(place: Float32Array, edges: IntArray, starts: Starts) -> Walked:
-    """Walk from all starts.
-
-    Args:
-        place: (N,2) nodes of the graph, latitude and longitude in degrees.
-        edges: (E,2) node indices.
-        starts: where the walks start.
-
-    Returns:
-        The samples of all walks.
-    """
+    """Walk from all starts on the nodes (N,2), latitude and longitude in degrees, and the edges (E,2) of a graph."""
     rounds = [_along_first_edges(place, starts), *_breadth_first(place, edges, starts)]
     walk_of, edge, tail, head, size, alpha = (
         np.concatenate([getattr(runs, field.name) for runs in rounds]) for field in fields(_Runs)

@@ -13,14 +13,9 @@ def offsets(sizes: IntArray) -> IntArray:
 
 
 def slots(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
-    """Enumerate the entries of some of the lists, one list after another.
+    """Enumerate the entries of the lists `which` (K,), one list after another, given the offsets (N+1,) of all lists.
 
-    Args:
-        start: (N+1,) offsets of the lists.
-        which: (K,) indices of the lists to enumerate.
-
-    Returns:
-        For each entry, the position in `which` of its list, and the entry's index in the array.
+    For each entry, return the position in `which` of its list, and the entry's index in the array.
 
     Example:
         >>> source, slot = slots(np.array([0, 2, 5]), np.array([1, 0]))

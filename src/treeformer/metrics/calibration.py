@@ -27,17 +27,11 @@ TABLE_SIZE = 1_000_000
 
 
 class ReliabilityBin(NamedTuple):
-    """Edges of similar score.
-
-    Attributes:
-        edges: number of edges.
-        score: their mean score.
-        correct: fraction of them that is correct.
-    """
+    """Edges of similar score."""
 
     edges: int
-    score: float
-    correct: float
+    score: float  # their mean score
+    correct: float  # fraction of them that is correct
 
 
 def correct_edges(
@@ -157,8 +151,7 @@ def _covered_fraction(nodes: FloatArray, edges: IntArray, graph: Skeleton, radiu
 def _near_segments(points: FloatArray, graph: Skeleton, radius: float) -> list[tuple[IntArray, IntArray, FloatArray]]:
     """Find all pairs of points and edges of the graph within the radius.
 
-    Returns:
-        Several records of (M,) point, (M,) edge, and (M,) position of the nearest place along the edge, 0 to 1.
+    Return several records of (M,) point, (M,) edge, and (M,) position of the nearest place along the edge, 0 to 1.
     """
     ends = graph.nodes[graph.edges]
     step = max(1, TABLE_SIZE // len(ends))

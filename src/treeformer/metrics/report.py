@@ -37,36 +37,22 @@ CASE_ERRORS = (ValueError, ArithmeticError, MemoryError)
 
 @dataclass(frozen=True)
 class Case:
-    """One image to evaluate. Skeletons given as files are read in the process that evaluates them.
+    """One image to evaluate. Skeletons given as files are read in the process that evaluates them."""
 
-    Attributes:
-        name: name of the image in tables and messages.
-        prediction: a skeleton or its file; None if missing, which counts as an empty skeleton.
-        ground_truth: a skeleton or its file.
-        image: image file to draw on, also used for the image size if the skeletons have none.
-    """
-
-    name: str
-    prediction: Skeleton | Path | None
+    name: str  # of the image in tables and messages
+    prediction: Skeleton | Path | None  # None if missing, which counts as an empty skeleton
     ground_truth: Skeleton | Path
-    image: Path | None = None
+    image: Path | None = None  # to draw on, also used for the image size if the skeletons have none
 
 
 @dataclass(frozen=True)
 class Report:
-    """The metrics of a data set.
+    """The metrics of a data set."""
 
-    Attributes:
-        cases: the evaluated images.
-        rows: one row of metrics per case, in the same order.
-        failures: one line per image that could not be evaluated.
-        missing: names of images without a prediction. They are in `rows`, evaluated as empty skeletons.
-    """
-
-    cases: tuple[Case, ...]
-    rows: tuple[dict[str, float], ...]
-    failures: tuple[str, ...]
-    missing: tuple[str, ...]
+    cases: tuple[Case, ...]  # the evaluated images
+    rows: tuple[dict[str, float], ...]  # one row of metrics per case, in the same order
+    failures: tuple[str, ...]  # one line per image that could not be evaluated
+    missing: tuple[str, ...]  # names of images without a prediction; they are in `rows`, evaluated as empty skeletons
 
     @property
     def summary(self) -> dict[str, Estimate]:
@@ -84,9 +70,6 @@ class Report:
 
         The four files replace those of an earlier report together, after all of them are complete; report.json is the
         last. If one cannot be written, all files stay as they were. Temporary files of a killed run are removed.
-
-        Returns:
-            The paths of the written files.
         """
         import pandas as pd
 
@@ -151,18 +134,9 @@ def evaluate_cases(
 ) -> Report:
     """Evaluate every case. A case that cannot be evaluated, for whatever reason, is one of the failures.
 
-    Args:
-        cases: the images to evaluate.
-        image_size: (width, height) px, for cases whose skeletons and image file do not provide it.
-        radius_px: maximum distance of matched nodes, px; 8/512 of the image's longer side by default.
-        workers: number of processes; 0 and 1 run everything in the calling process.
-        progress: called with (done, total) after each case.
-
-    Returns:
-        The metrics of all cases that could be evaluated.
-
-    Raises:
-        TreeformerError: if there are no cases, none can be evaluated, or `workers` is negative.
+    The size of the image, (width, height) px, is for cases whose skeletons and image file do not provide it. Matched
+    nodes are at most `radius_px` apart, by default 8/512 of the image's longer side. 0 and 1 workers run everything in
+    the calling process. `progress` counts cases. It is an error if no case can be evaluated.
     """
     check_workers(workers)
     jobs = [(case, image_size, radius_px) for case in cases]
@@ -188,22 +162,13 @@ def folder_cases(
     ground_truth: str | os.PathLike[str],
     images: str | os.PathLike[str] | None = None,
 ) -> tuple[list[Case], list[str]]:
-    """Pair the skeleton files of two folders by name.
+    """Pair the skeleton files of two folders by name: one case per ground truth, and the predictions without one.
 
     A name is the path relative to the folder, without its suffix: `day1/a`. `treeformer predict` keeps the sub-folders
     of the images, so the two folders have the same layout. If a skeleton exists in several formats, the .json file is
-    used; in the folder of the ground truth only if the editor has saved it.
-
-    Args:
-        prediction: folder of predicted skeleton files.
-        ground_truth: folder of ground truth skeleton files.
-        images: folder of images with the same names; by default the ground truth's folder, then the prediction's.
-
-    Returns:
-        One case per ground truth, and the predictions without a ground truth, relative to their folder.
-
-    Raises:
-        FormatError: if a folder has no skeleton file, a name is ambiguous, or the folders have no name in common.
+    used; in the folder of the ground truth only if the editor has saved it. Images have the same names; they are
+    searched in the ground truth's folder, then in the prediction's, unless a folder is given. Predictions without a
+    ground truth are relative to their folder.
     """
     predicted_folder, true_folder = Path(prediction), Path(ground_truth)
     predictions = _skeleton_files(predicted_folder, true_folder, lambda path: path.suffix.lower() == ".json")

@@ -23,14 +23,9 @@ MIN_IMAGES = 5
 
 
 def report_tables(rows: Sequence[Row], summary: Mapping[str, Estimate]) -> list[Table]:
-    """Return the tables of a report.
+    """Return the tables: main metrics with intervals and median images; the line; tips, branch points and bases.
 
-    Args:
-        rows: one row of metrics per image.
-        summary: the same over all images.
-
-    Returns:
-        Main metrics with intervals and median images; the line; tips, branch points and bases.
+    `rows` has one row of metrics per image, `summary` the same over all images.
     """
     return [_metric_table(rows, summary), _line_table(summary), _keypoint_table(rows, summary)]
 
@@ -68,15 +63,7 @@ def _keypoint_table(rows: Sequence[Row], summary: Mapping[str, Estimate]) -> Tab
 
 
 def dominated(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Find the means of errors to which one image contributes more than all others.
-
-    Args:
-        names: of the images.
-        rows: one row of metrics per image.
-
-    Returns:
-        One line per metric.
-    """
+    """Find the means of errors to which one image contributes more than all others; return one line per metric."""
     remarks = []
     for metric in ("smd", "smd_paper", "length_error"):
         values = np.nan_to_num(np.abs(np.asarray([row[metric] for row in rows], dtype=np.float64)))

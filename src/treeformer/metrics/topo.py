@@ -86,23 +86,14 @@ def topo(
 
 @dataclass(frozen=True)
 class _SampledCurves:
-    """Curves with M samples about one step apart. All lengths are in units.
-
-    Attributes:
-        curves: the branches.
-        branch: (M,) branch of each sample.
-        distance: (M,) distance of each sample along its branch.
-        place: (M,2) coordinates.
-        direction: (M,2) unit vectors along the curve.
-        weight: (M,) length of curve that each sample represents.
-    """
+    """Curves with M samples about one step apart. All lengths are in units."""
 
     curves: Curves
-    branch: IntArray
-    distance: FloatArray
-    place: FloatArray
-    direction: FloatArray
-    weight: FloatArray
+    branch: IntArray  # (M,) branch of each sample
+    distance: FloatArray  # (M,) distance of each sample along its branch
+    place: FloatArray  # (M,2) coordinates
+    direction: FloatArray  # (M,2) unit vectors along the curve
+    weight: FloatArray  # (M,) length of curve that each sample represents
 
     @classmethod
     def from_curves(cls, curves: Curves) -> _SampledCurves:
