@@ -32,10 +32,7 @@ def compile_modules(model: nn.Module, **options: Any) -> None:
     """Compile the expensive modules of a network, all of which have fixed shapes, in place.
 
     The modules are compiled separately, so that bottlenecks and layers of the same shape are compiled only once.
-
-    Args:
-        model: The network.
-        **options: Options of `torch.compile`.
+    `options` are those of `torch.compile`.
     """
     # Every shape of a batch compiles the shared code of all bottlenecks and layers again. Beyond torch's limit of 8
     # programs per function, it would run eagerly.

@@ -25,13 +25,9 @@ FORMER_NAMES = {
 
 
 class Regime:
-    """The paper's four regimes, for every configuration with a `constraint`.
+    """The paper's four regimes, for every configuration with a `constraint`."""
 
-    Attributes:
-        constraint: When edges are projected onto a tree.
-    """
-
-    constraint: Constraint
+    constraint: Constraint  # when edges are projected onto a tree
 
     @property
     def constrained_in_training(self) -> bool:

@@ -39,25 +39,12 @@ from treeformer.nn.tree_likelihood import likelihood_loss
 def losses(
     config: TreeFormerConfig, sfs: SFS, output: Output, targets: Targets, node_count: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Compute the weighted losses by name.
+    """Compute the weighted losses by name. Their sum is the training objective.
 
     The names are heat, offset, line, tangent, node, point, box, root, radius, direction, kind, neighbor, edge,
-    edge_constrained and denoising_….
-
-    Args:
-        config: Weights and kinds of the losses.
-        sfs: The SFS layer.
-        output: The network's output, with its matching.
-        targets: Ground truth of the batch.
-        node_count: Scalar that sums are divided by. By default it is the number of ground-truth nodes, at least 1.
-            Processes that train together pass the mean of their numbers: the mean of their gradients is then that of
-            one large batch.
-
-    Returns:
-        Scalars. Their sum is the training objective.
-
-    Raises:
-        TreeformerError: If the output has no matching.
+    edge_constrained and denoising_…. The output must have a matching. `node_count` is the scalar that sums are divided
+    by. By default it is the number of ground-truth nodes, at least 1. Processes that train together pass the mean of
+    their numbers: the mean of their gradients is then that of one large batch.
     """
     if output.matching is None:
         raise TreeformerError("the output has no matching: pass the targets to the model, or use TreeFormer.loss")
@@ -220,15 +207,7 @@ def _edge_losses(
 
 
 def targets_of_tokens(matching: Matching, tokens: int) -> Tensor:
-    """Return the target node of each token.
-
-    Args:
-        matching: The token of each target node.
-        tokens: Number of tokens.
-
-    Returns:
-        (B,tokens) int64, −1 for an unmatched token.
-    """
+    """Return the target node of each token, (B,tokens) int64, −1 for an unmatched token."""
     batch, count = matching.token.shape
     slot = matching.token.masked_fill(~matching.found, tokens)
     order = torch.arange(count, device=slot.device).expand(batch, -1)
@@ -237,14 +216,9 @@ def targets_of_tokens(matching: Matching, tokens: int) -> Tensor:
 
 
 def adjacency_of_tokens(adjacency: Tensor, target: Tensor) -> Tensor:
-    """Return the ground-truth edges between tokens.
+    """Return the ground-truth edges between tokens, (B,R,R) bool, from those between target nodes, (B,M,M).
 
-    Args:
-        adjacency: (B,M,M) bool, edges between the target nodes.
-        target: (B,R) int64, the target node of each token, −1 for an unmatched token.
-
-    Returns:
-        (B,R,R) bool.
+    `target` (B,R) int64 is the target node of each token, −1 for an unmatched token.
     """
     padded = functional.pad(adjacency, (0, 1, 0, 1))
     slot = target.masked_fill(target < 0, adjacency.shape[1])

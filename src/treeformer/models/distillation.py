@@ -29,14 +29,8 @@ from treeformer.nn.sfs import edge_margin
 class Teacher(nn.Module):
     """A trained network that is not trained further. It always stays in evaluation mode.
 
-    Args:
-        model: The network. Its tokens must come from a heat map.
-        tokens: Largest number of tokens that are compared per image.
-        edge_tokens: Largest number of tokens whose edges are compared, the most confident ones.
-        min_peak_heat: Smallest heat of a peak that gets a token.
-
-    Raises:
-        TreeformerError: If the tokens of the network are learned.
+    Its tokens must come from a heat map. At most `tokens` per image are compared, at peaks with a heat of at least
+    `min_peak_heat`, and the edges of the `edge_tokens` most confident ones.
     """
 
     def __init__(self, model: TreeFormer, *, tokens: int, edge_tokens: int, min_peak_heat: float) -> None:
@@ -53,13 +47,9 @@ class Teacher(nn.Module):
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> TeacherOutput:
-        """Predict a batch. Shapes depend only on the batch, and the host never waits, as a CUDA graph requires.
+        """Predict a batch of RGB images (B,3,H,W) in [0,1].
 
-        Args:
-            images: (B,3,H,W) RGB in [0,1].
-
-        Returns:
-            The predictions.
+        Shapes depend only on the batch, and the host never waits, as a CUDA graph requires.
         """
         height, width = images.shape[-2:]
         cells = (height // self.model.heat_stride) * (width // self.model.heat_stride)
@@ -95,12 +85,7 @@ class Teacher(nn.Module):
 def check_student(student: TreeFormerConfig, teacher: TreeFormerConfig) -> None:
     """Check that a student can learn from a teacher.
 
-    Args:
-        student: Configuration of the student.
-        teacher: Configuration of the teacher.
-
-    Raises:
-        TreeformerError: If the cells of their heat maps differ, or the student has denoising tokens.
+    The cells and grids of their heat maps must be equal, and the student must not have denoising tokens.
     """
     if student.token_source != "heat_map" or teacher.token_source != "heat_map":
         raise TreeformerError("distillation needs a student and a teacher with tokens from a heat map")
@@ -116,19 +101,10 @@ def check_student(student: TreeFormerConfig, teacher: TreeFormerConfig) -> None:
 
 
 def distillation_losses(config: TreeFormerConfig, output: Output, guide: TeacherOutput) -> dict[str, Tensor]:
-    """Compute the weighted losses of a student against its teacher.
+    """Compute the weighted losses of a student, whose output was computed with this guide, against its teacher.
 
-    Args:
-        config: Configuration of the student: the weights of the losses are those of the ground truth.
-        output: Output of the student for this guide.
-        guide: Predictions of the teacher.
-
-    Returns:
-        Scalars: teacher_heat, teacher_offset, teacher_node, teacher_point, teacher_root, teacher_edge and, if both
-        networks have the head, teacher_attributes.
-
-    Raises:
-        TreeformerError: If the output was computed without the guide.
+    The names are teacher_heat, teacher_offset, teacher_node, teacher_point, teacher_root, teacher_edge and, if both
+    networks have the head, teacher_attributes. The weights are the student's, as in `criterion.losses`.
     """
     predicted = output.guided
     if predicted is None or output.heat is None or output.offsets is None:
@@ -166,14 +142,9 @@ def distillation_losses(config: TreeFormerConfig, output: Output, guide: Teacher
 
 
 def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Compute the cross entropy of probabilities, less its minimum: 0 if both agree.
+    """Compute the cross entropy of log-odds and probabilities (…), less its minimum: 0 if both agree.
 
-    Args:
-        logits: (…) log-odds.
-        target: (…) probabilities; broadcast to the shape of the logits.
-
-    Returns:
-        (…), the Kullback-Leibler divergence of each element.
+    This is the Kullback-Leibler divergence of each element. The target is broadcast to the shape of the logits.
     """
     target = target.float().expand_as(logits)
     entropy: Tensor = torch.special.entr(target) + torch.special.entr(1 - target)

@@ -108,22 +108,11 @@ def export_model(
 ) -> ModelFolder:
     """Write a model folder from trained weights, or from another model folder with its settings and card.
 
-    Weights that were fine-tuned from a model folder keep its sizes and thresholds, see `find_start_model`. Others
-    get the image size of their run.
-
-    Args:
-        source: The best.safetensors of a training run, a model folder, or the name of a model as in `open_model`.
-        folder: The folder to write.
-        settings: Fields of `ModelSettings` to change.
-        card: A file with the text of the card.
-        tokens: Largest number of nodes per input. No weight depends on it if the tokens come from a heat map.
-        int8: Also write the graph with 8-bit convolutions.
-
-    Returns:
-        The opened model folder.
-
-    Raises:
-        ModelFolderError: If `source` or `card` cannot be read, or the network cannot be exported with these values.
+    `source` is the best.safetensors of a training run, a model folder, or the name of a model as in `open_model`.
+    Weights that were fine-tuned from a model folder keep its sizes and thresholds, see `find_start_model`. Others get
+    the image size of their run. `settings` are fields of `ModelSettings` to change, `card` is a file with the text of
+    the card. `tokens` is the largest number of nodes per input: no weight depends on it if the tokens come from a heat
+    map. `int8` also writes the graph with 8-bit convolutions.
     """
     text = None
     if not source.is_file() and source.suffix != ".safetensors":
@@ -145,12 +134,11 @@ def export_model(
 
 
 def find_start_model(path: Path) -> tuple[str, ModelFolder | None]:
-    """Find the model folder from which the run of a best.safetensors was fine-tuned.
+    """Find the model folder from which the run of a best.safetensors was fine-tuned; return its name and the folder.
 
-    Returns:
-        The name of the model, empty if the run did not start from one; and its folder. The folder is None if it cannot
-        be opened or if the names or shapes of its weights differ from those of the run. Only parts that the run added
-        (`TreeFormer.new_parts`) may be missing in it.
+    The name is empty if the run did not start from a model. The folder is None if it cannot be opened or if the names
+    or shapes of its weights differ from those of the run. Only parts that the run added (`TreeFormer.new_parts`) may be
+    missing in it.
     """
     entries, metadata = safetensors.read_header(path)
     name = metadata.get("start_from", "")
@@ -187,17 +175,9 @@ def sizes_and_thresholds(folder: ModelFolder) -> dict[str, Any]:
 
 
 def with_tokens(model: TreeFormer, tokens: int) -> TreeFormer:
-    """Return a network with the same weights and another number of object tokens.
+    """Return a network with the same weights and another number of object tokens, at least 2, in evaluation mode.
 
-    Args:
-        model: The network. Its tokens must come from a heat map.
-        tokens: Number of tokens, at least 2.
-
-    Returns:
-        The network, in evaluation mode.
-
-    Raises:
-        ModelFolderError: If the tokens are learned, or there are too few.
+    The tokens must come from a heat map.
     """
     if model.config.token_source != "heat_map" or tokens < MIN_TOKENS:
         raise ModelFolderError(f"tokens cannot be {tokens}: this network has {model.config.tokens}")
@@ -220,11 +200,7 @@ def from_pretrained(name: str | os.PathLike[str]) -> TreeFormer:
 
 
 def load_weights(folder: ModelFolder) -> TreeFormer:
-    """Load the network of an opened model folder, in float32 and in evaluation mode.
-
-    Raises:
-        ModelFolderError: If the folder holds another architecture, or the weights do not match its settings.
-    """
+    """Load the network of an opened model folder, in float32 and in evaluation mode."""
     architecture = folder.config.architecture
     if architecture != ARCHITECTURE:
         raise ModelFolderError(f"{folder.path}: architecture must be {ARCHITECTURE}, not {architecture}")
@@ -234,8 +210,7 @@ def load_weights(folder: ModelFolder) -> TreeFormer:
 def load_trained(path: Path) -> TreeFormer:
     """Load the network from the best.safetensors of a training run, whose metadata holds the settings.
 
-    Raises:
-        ModelFolderError: If the file is a checkpoint, holds a baseline, or has no settings.
+    Checkpoints and baselines are rejected.
     """
     _, metadata = safetensors.read_header(path)
     if "progress" in metadata:
@@ -262,14 +237,8 @@ def _check_kind(settings: dict[str, Any], path: Path) -> None:
 def write_weights(path: Path, model: TreeFormer) -> None:
     """Write the weights to a safetensors file: matrices and kernels as float16, vectors as float32.
 
-    Vectors are one percent of the bytes, and the variances of a batch normalization can exceed the range of float16.
-
-    Args:
-        path: The file to write.
-        model: The network.
-
-    Raises:
-        ModelFolderError: If a weight is not finite in its stored type.
+    Vectors are one percent of the bytes, and the variances of a batch normalization can exceed the range of float16. A
+    weight that is not finite in its stored type is an error.
     """
     arrays = {}
     for name, tensor in model.state_dict().items():

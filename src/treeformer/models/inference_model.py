@@ -38,23 +38,14 @@ def output_names(config: TreeFormerConfig) -> tuple[str, ...]:
 
 
 class RankedTokens(NamedTuple):
-    """The tokens of each image, sorted by descending score.
+    """The tokens of each image, sorted by descending score."""
 
-    Attributes:
-        score: (B,Q) node probabilities, 0 for a token that is not a candidate.
-        tokens: (B,Q,width).
-        points: (B,Q,2) px.
-        root_logits: (B,Q).
-        attributes: (B,Q,3), None if the network has no attribute head.
-        kinds: (B,Q,WIDTH) logits, None if the network has no head of kinds.
-    """
-
-    score: Tensor
-    tokens: Tensor
-    points: Tensor
-    root_logits: Tensor
-    attributes: Tensor | None
-    kinds: Tensor | None
+    score: Tensor  # (B,Q) node probabilities, 0 for a token that is not a candidate
+    tokens: Tensor  # (B,Q,width)
+    points: Tensor  # (B,Q,2) px
+    root_logits: Tensor  # (B,Q)
+    attributes: Tensor | None  # (B,Q,3), None if the network has no attribute head
+    kinds: Tensor | None  # (B,Q,WIDTH) logits, None if the network has no head of kinds
 
     def map(self, function: Callable[[Tensor], Tensor]) -> RankedTokens:
         """Apply a function to every tensor."""
@@ -190,16 +181,7 @@ def candidate_count(score: Tensor) -> Tensor:
 
 
 def rank_tokens(found: Detection, score: Tensor, count: int) -> RankedTokens:
-    """Return the tokens with the highest scores of each image.
-
-    Args:
-        found: Detection of B images with Q tokens each.
-        score: (B,Q).
-        count: Number of tokens to return per image.
-
-    Returns:
-        B rows of `count` tokens, sorted by descending score.
-    """
+    """Return the `count` tokens with the highest scores (B,Q) of each image, sorted by descending score."""
     score, index = score.topk(count, dim=1)
     return RankedTokens(
         score,
@@ -214,8 +196,7 @@ def rank_tokens(found: Detection, score: Tensor, count: int) -> RankedTokens:
 def group_by_count(count: list[int]) -> list[tuple[list[int], int]]:
     """Group images with similar numbers of candidates, at most `GROUP_SIZE` per group.
 
-    Returns:
-        For each group the indices of its images, and the largest number of candidates among them.
+    Return for each group the indices of its images, and the largest number of candidates among them.
 
     >>> group_by_count([5, 9, 7])
     [([1, 2, 0], 9)]
@@ -227,17 +208,9 @@ def group_by_count(count: list[int]) -> list[tuple[list[int], int]]:
 def select_images(
     ranked: RankedTokens, scene: Scene, lines: Tensor | None, rows: Tensor, count: int
 ) -> tuple[RankedTokens, Scene, Tensor | None]:
-    """Return the arguments of `InferenceModel.predict_edges` for some images of a batch.
+    """Return the arguments of `InferenceModel.predict_edges` for some images of a batch, `rows` (G,) int64.
 
-    Args:
-        ranked: Tokens of B images.
-        scene: What the relation head reads besides the tokens.
-        lines: (B,3,H,W) map of center lines, if the network has one.
-        rows: (G,) int64, the images to select.
-        count: Number of tokens to keep per image, from the first.
-
-    Returns:
-        Tokens, scene and center lines of the G images.
+    The first `count` tokens of each image are kept. The map of center lines is (B,3,H,W), None without that head.
     """
     chosen = ranked.map(lambda tensor: tensor[:, :count].index_select(0, rows))
     return chosen, scene.images(rows), None if lines is None else lines.index_select(0, rows)

@@ -35,17 +35,9 @@ HEADED = ("query", "key", "value", "values", "offsets", "weights")
 
 
 def spread(count: int, wanted: int) -> Tensor:
-    """Return evenly spaced indices.
+    """Return `wanted` evenly spaced indices of `count` channels, (wanted,) int64 in ascending order.
 
-    Args:
-        count: Number of channels.
-        wanted: How many of them to choose, at most `count`.
-
-    Returns:
-        (wanted,) int64 in ascending order.
-
-    Raises:
-        TreeformerError: If more are wanted than there are.
+    More than `count` are an error.
 
     >>> spread(8, 4).tolist()
     [0, 2, 4, 6]
@@ -57,16 +49,10 @@ def spread(count: int, wanted: int) -> Tensor:
 
 @torch.no_grad()
 def narrow(wide: TreeFormer, target: TreeFormer, images: Tensor, *, seed: int = 0) -> None:
-    """Fill a network with weights that imitate a wider one.
+    """Fill the network `target` with weights that imitate a wider one.
 
-    Args:
-        wide: The trained network.
-        target: The network to fill: at most as many blocks, layers and channels, and the same kind of network.
-        images: (B,3,H,W) RGB in [0,1], on which the convolutions are fitted.
-        seed: Seed of the choice of cells.
-
-    Raises:
-        TreeformerError: If the target is larger in some part, or another kind of network.
+    The target has at most as many blocks, layers and channels, and is the same kind of network. The convolutions are
+    fitted on `images` (B,3,H,W), RGB in [0,1], at cells that are chosen with the seed.
     """
     for model in (wide, target):
         if not isinstance(model.neck, FeaturePyramid) or model.heat_map is None:
@@ -236,19 +222,11 @@ def _set(conv: nn.Conv2d, norm: FrozenBatchNorm, weight: Tensor, bias: Tensor) -
 def least_squares(
     conv: nn.Conv2d, features: Tensor, wanted: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Fit weights and bias of a convolution to its desired output.
+    """Fit weights (C',C,k,k) and biases (C',) of a convolution to its desired output.
 
+    Size, stride and padding are those of `conv`; its input `features` is (B,C,h,w), the output `wanted` (B,C',h',w').
     Half of the cells are drawn at random. The other half are those whose output differs most from the mean: plants
     cover only a small part of most images.
-
-    Args:
-        conv: The convolution. Its size, stride and padding are used.
-        features: (B,C,h,w), its input.
-        wanted: (B,C',h',w'), its desired output.
-        generator: Source of random numbers.
-
-    Returns:
-        Weights (C',C,k,k) and biases (C',).
     """
     target = wanted.permute(0, 2, 3, 1).flatten(0, 2)  # (cells,C')
     cells = torch.randperm(len(target), generator=generator)[:MOST_CELLS]

@@ -38,13 +38,9 @@ def write_graphs(
 ) -> None:
     """Write model.onnx and model-int8.onnx into a model folder. They take any number of images of one size.
 
-    Args:
-        folder: The model folder, with the weights in place.
-        model: The network.
-        settings: Input size and thresholds.
-        int8: Write model-int8.onnx. Otherwise an existing one is removed.
-        images: (S,S,3) uint8 RGB each, from which the ranges of the 8-bit graph are measured. None: synthetic images.
-        like: A model folder whose graph is used instead of a new one if it differs in the weights only.
+    The weights are in the folder already. Without `int8`, an existing model-int8.onnx is removed. The ranges of the
+    8-bit graph are measured on `images`, (S,S,3) uint8 RGB each, by default synthetic ones. The graph of the model
+    folder `like` is used instead of a new one if it differs in the weights only.
     """
     if like is not None and has_same_graph(folder, settings, like):
         proto = read_graph(like)
@@ -62,15 +58,7 @@ def write_graphs(
 def has_same_graph(folder: Path, settings: ModelSettings, other: ModelFolder) -> bool:
     """Check if the graph of another model folder is also that of a network with these settings.
 
-    The weights are not in the graph, only their positions in the file of the weights.
-
-    Args:
-        folder: The model folder, with the weights in place.
-        settings: Network, input size and thresholds.
-        other: The other model folder.
-
-    Returns:
-        True if both graphs are the same.
+    The weights are not in the graph, only their positions in the file of the weights, which is in `folder` already.
     """
     one, two = settings, other.config
     return (
@@ -94,18 +82,7 @@ def _write(path: Path, proto: Any) -> None:
 
 
 def trace(model: TreeFormer, settings: ModelSettings) -> Any:
-    """Trace the network.
-
-    Args:
-        model: The network.
-        settings: Input size and thresholds.
-
-    Returns:
-        An onnx.ModelProto that contains the weights.
-
-    Raises:
-        TreeformerError: If onnx or onnxscript is not installed.
-    """
+    """Trace the network to an onnx.ModelProto that contains the weights. onnx and onnxscript must be installed."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -147,13 +124,9 @@ def _module_of(node: Any) -> str:
 
 
 def externalize_weights(proto: Any, weights: Path) -> None:
-    """Replace the weights in a graph by references to a safetensors file.
+    """Replace the weights in a graph, an onnx.ModelProto, in place by references to a safetensors file.
 
     Weights that are stored as float16 are cast to float32 in the graph.
-
-    Args:
-        proto: The onnx.ModelProto, changed in place.
-        weights: The safetensors file.
     """
     import onnx
 

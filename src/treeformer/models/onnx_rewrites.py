@@ -1,4 +1,4 @@
-"""Rewrites of ONNX graphs that keep their results and save time in ONNX Runtime."""
+"""Rewrites of ONNX graphs in place that keep their results and save time in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ MOVING = ("Transpose", "Reshape")  # operators that only move values
 
 
 def replace_cast_like(proto: Any) -> None:
-    """Replace CastLike by Cast. ONNX Runtime does so too, but only after it has evaluated constant expressions.
-
-    Args:
-        proto: An onnx.ModelProto, changed in place.
-    """
+    """Replace CastLike by Cast. ONNX Runtime does so too, but only after it has evaluated constant expressions."""
     from onnx import helper, shape_inference
 
     inferred = shape_inference.infer_shapes(proto).graph.value_info
@@ -30,9 +26,7 @@ def replace_cast_like(proto: Any) -> None:
 def widen_first_convolution(graph: Any, channels: int) -> None:
     """Let the convolution that reads the image compute whole blocks of channels, for the pooling after it.
 
-    Args:
-        graph: An onnx.GraphProto, changed in place. Unchanged if no pooling follows.
-        channels: Output channels of the first convolution.
+    It has `channels` output channels. The graph is unchanged if no pooling follows.
     """
     from onnx import helper
 
@@ -59,11 +53,7 @@ def widen_first_convolution(graph: Any, channels: int) -> None:
 
 
 def gather_before_dequantizing(graph: Any) -> None:
-    """Gather rows of 8-bit maps, and dequantize the gathered rows instead of the whole map.
-
-    Args:
-        graph: An onnx.GraphProto, changed in place.
-    """
+    """Gather rows of 8-bit maps, and dequantize the gathered rows instead of the whole map."""
     import onnx
     from onnx import helper
 

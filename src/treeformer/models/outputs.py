@@ -13,39 +13,23 @@ from treeformer.nn.matching import Matching
 
 
 class Features(NamedTuple):
-    """Image features, computed by `TreeFormer.encode`. All fields but `levels` are None if the tokens are learned.
+    """Image features, computed by `TreeFormer.encode`. All fields but `levels` are None if the tokens are learned."""
 
-    Attributes:
-        levels: Feature levels, fine to coarse.
-        heat: (B,h,w) logits of the heat map.
-        offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
-        peak_cell: (B,tokens) int64, the cells of the heat map's peaks, the hottest first.
-        peak_heat: (B,tokens) heat of those peaks, in [0,1].
-        lines: (B,3,H,W) map of center lines, see `treeformer.nn.center_line`; None without that head.
-        blurred: That map as the relation head reads it, see `treeformer.nn.line_evidence`.
-    """
-
-    levels: list[FeatureLevel]
-    heat: Tensor | None
-    offsets: Tensor | None
-    peak_cell: Tensor | None
-    peak_heat: Tensor | None
-    lines: Tensor | None = None
-    blurred: FeatureLevel | None = None
+    levels: list[FeatureLevel]  # fine to coarse
+    heat: Tensor | None  # (B,h,w) logits of the heat map
+    offsets: Tensor | None  # (B,h·w,2) from the cell centers to the nodes, in cells
+    peak_cell: Tensor | None  # (B,tokens) int64, the cells of the heat map's peaks, the hottest first
+    peak_heat: Tensor | None  # (B,tokens) heat of those peaks, in [0,1]
+    lines: Tensor | None = None  # (B,3,H,W), see `treeformer.nn.center_line`; None without that head
+    blurred: FeatureLevel | None = None  # `lines` as the relation head reads it, see `treeformer.nn.line_evidence`
 
 
 class Scene(NamedTuple):
-    """What the relation head reads besides the object tokens.
+    """What the relation head reads besides the object tokens."""
 
-    Attributes:
-        relation: (B,width), the relation tokens.
-        fine: The finest feature level.
-        lines: The blurred center lines, see `treeformer.nn.line_evidence`; None if the head does not read them.
-    """
-
-    relation: Tensor
-    fine: FeatureLevel
-    lines: FeatureLevel | None = None
+    relation: Tensor  # (B,width), the relation tokens
+    fine: FeatureLevel  # the finest feature level
+    lines: FeatureLevel | None = None  # blurred, see `treeformer.nn.line_evidence`; None if the head does not read them
 
     def images(self, rows: Tensor) -> Scene:
         """Return the part of some images, (G,) int64."""
@@ -58,26 +42,15 @@ class Scene(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """Everything but the edges, computed by `TreeFormer.detect`.
+    """Everything but the edges, computed by `TreeFormer.detect`."""
 
-    Attributes:
-        decoded: The object tokens, followed by the denoising tokens.
-        root_logits: (B,Q).
-        scene: What the relation head reads besides the tokens.
-        features: The image features.
-        active: (B,Q) bool, True for a token at a peak that is hot enough. None means all tokens.
-        attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector to the parent. None without the
-            attribute head.
-        kinds: (B,Q,WIDTH) logits of `treeformer.nn.node_kind`. None without that head.
-    """
-
-    decoded: Decoded
-    root_logits: Tensor
+    decoded: Decoded  # the object tokens, followed by the denoising tokens
+    root_logits: Tensor  # (B,Q)
     scene: Scene
     features: Features
-    active: Tensor | None = None
-    attributes: Tensor | None = None
-    kinds: Tensor | None = None
+    active: Tensor | None = None  # (B,Q) bool, True for a token at a peak that is hot enough; None means all tokens
+    attributes: Tensor | None = None  # as in `Predictions`
+    kinds: Tensor | None = None  # as in `Predictions`
 
     def tokens(self, part: slice) -> Detection:
         """Return the detection of some of the tokens."""
@@ -98,24 +71,18 @@ class Detection(NamedTuple):
 
 @dataclass
 class Predictions:
-    """Predictions for Q tokens in each of B images. L is the number of supervised decoder layers.
+    """Predictions for Q tokens in each of B images. L is the number of supervised decoder layers."""
 
-    Attributes:
-        layer_node_logits: (L,B,Q) log-odds of being a node, after each layer.
-        layer_points: (L,B,Q,2) px, after each layer.
-        root_logits: (B,Q) log-odds of being the root of a plant.
-        edge_logits: (B,R,R,2) logits of [no edge, edge], symmetric. R is Q, or less if `Output.selection` is given.
-        attributes: (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector (dx, dy) to the parent. None if
-            the network has no attribute head.
-        kinds: (B,Q,WIDTH) logits of kinds, degrees and directions of neighbors, see `treeformer.nn.node_kind`. None
-            without that head.
-    """
-
-    layer_node_logits: Tensor
-    layer_points: Tensor
-    root_logits: Tensor
+    layer_node_logits: Tensor  # (L,B,Q) log-odds of being a node, after each layer
+    layer_points: Tensor  # (L,B,Q,2) px, after each layer
+    root_logits: Tensor  # (B,Q) log-odds of being the root of a plant
+    # (B,R,R,2) logits of [no edge, edge], symmetric. R is Q, or less if `Output.selection` is given.
     edge_logits: Tensor
+    # (B,Q,3) log(r + 0.5) with the radius r in px, and the unit vector (dx, dy) to the parent. None if the network has
+    # no attribute head.
     attributes: Tensor | None = None
+    # (B,Q,WIDTH) logits of kinds, degrees and directions of neighbors, see `treeformer.nn.node_kind`. None without that
+    # head.
     kinds: Tensor | None = None
 
     @property
@@ -131,31 +98,18 @@ class Predictions:
 
 @dataclass
 class TeacherOutput:
-    """What a teacher predicts for a batch; see `treeformer.models.distillation`. D tokens, R of them with edges.
+    """What a teacher predicts for a batch; see `treeformer.models.distillation`. D tokens, R of them with edges."""
 
-    Attributes:
-        start: (B,D,2) px, the initial points of the tokens.
-        mask: (B,D) bool, True for a token at a peak that is hot enough.
-        selection: (B,R) int64, the tokens that `edge_logits` refers to.
-        heat: (B,h,w) logits of the heat map.
-        offsets: (B,h·w,2) from the cell centers to the nodes, in cells.
-        node_logits: (B,D).
-        points: (B,D,2) px, after the last layer.
-        root_logits: (B,D).
-        edge_logits: (B,R,R,2) logits of [no edge, edge].
-        attributes: (B,D,3), None if the teacher has no attribute head.
-    """
-
-    start: Tensor
-    mask: Tensor
-    selection: Tensor
-    heat: Tensor
-    offsets: Tensor
-    node_logits: Tensor
-    points: Tensor
-    root_logits: Tensor
-    edge_logits: Tensor
-    attributes: Tensor | None = None
+    start: Tensor  # (B,D,2) px, the initial points of the tokens
+    mask: Tensor  # (B,D) bool, True for a token at a peak that is hot enough
+    selection: Tensor  # (B,R) int64, the tokens that `edge_logits` refers to
+    heat: Tensor  # (B,h,w) logits of the heat map
+    offsets: Tensor  # (B,h·w,2) from the cell centers to the nodes, in cells
+    node_logits: Tensor  # (B,D)
+    points: Tensor  # (B,D,2) px, after the last layer
+    root_logits: Tensor  # (B,D)
+    edge_logits: Tensor  # (B,R,R,2) logits of [no edge, edge]
+    attributes: Tensor | None = None  # (B,D,3), None if the teacher has no attribute head
 
     def clone(self) -> TeacherOutput:
         """Return a copy."""
@@ -197,13 +151,5 @@ class Output(Predictions):
 
 
 def rows_of(values: Tensor, index: Tensor) -> Tensor:
-    """Return some rows of each image.
-
-    Args:
-        values: (B,Q,C).
-        index: (B,K) int64.
-
-    Returns:
-        (B,K,C).
-    """
+    """Return some rows of each image: (B,Q,C) and an int64 index (B,K) to (B,K,C)."""
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))

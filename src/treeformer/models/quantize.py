@@ -32,29 +32,16 @@ CALIBRATION_SEED = 900_000  # far from the seeds of all validation images
 
 
 class Ranges(NamedTuple):
-    """Measured values from which the scales follow.
+    """Measured values from which the scales follow."""
 
-    Attributes:
-        tensors: Lowest and highest value of each tensor.
-        kernels: Largest magnitude per output channel of each convolution kernel, (channels,).
-        biases: Bias of each convolution, (channels,).
-    """
-
-    tensors: dict[str, tuple[float, float]]
+    tensors: dict[str, tuple[float, float]]  # lowest and highest value of each tensor
+    # largest magnitude per output channel of each convolution kernel, (channels,)
     kernels: dict[str, NDArray[np.float32]]
-    biases: dict[str, NDArray[np.float32]]
+    biases: dict[str, NDArray[np.float32]]  # bias of each convolution, (channels,)
 
 
 def calibration_images(side: int, count: int = 16) -> Iterable[NDArray[np.uint8]]:
-    """Generate synthetic images of several presets in both styles.
-
-    Args:
-        side: Side of the images, px.
-        count: Number of images.
-
-    Yields:
-        (side,side,3) uint8 RGB.
-    """
+    """Generate synthetic images of several presets in both styles, (side,side,3) uint8 RGB each."""
     presets = ("paper", "taproot", "seedling", "vine")
     for index in range(count):
         style = ("paper", "photo")[index % 2]
@@ -62,15 +49,9 @@ def calibration_images(side: int, count: int = 16) -> Iterable[NDArray[np.uint8]
 
 
 def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ranges:
-    """Run a graph on images and measure the ranges of the values that will be rounded.
+    """Run a graph on images, (S,S,3) uint8 RGB each, and measure the ranges of the values that will be rounded.
 
-    Args:
-        proto: An onnx.ModelProto.
-        folder: The folder of the weights that the graph refers to.
-        images: (S,S,3) uint8 RGB each.
-
-    Returns:
-        The ranges.
+    `proto` is an onnx.ModelProto, `folder` that of the weights that it refers to.
     """
     import onnx
     import onnxruntime
@@ -112,11 +93,9 @@ def measure(proto: Any, folder: Path, images: Iterable[NDArray[np.uint8]]) -> Ra
 
 
 def quantize(proto: Any, ranges: Ranges) -> None:
-    """Convert the convolutions of a graph, and the operators between them, to 8 bits.
+    """Convert the convolutions of an onnx.ModelProto, and the operators between them, to 8 bits, in place.
 
-    Args:
-        proto: An onnx.ModelProto, changed in place.
-        ranges: Result of `measure` for this graph.
+    The ranges are those that `measure` returns for this graph.
     """
     from onnx import TensorProto, helper, numpy_helper
 
@@ -208,19 +187,13 @@ def quantize(proto: Any, ranges: Ranges) -> None:
 
 
 def quantized_nodes(graph: Any) -> tuple[list[Any], dict[str, str]]:
-    """Find the nodes to compute in 8 bits, and the tensors to round.
+    """Find the nodes of an onnx.GraphProto to compute in 8 bits, in graph order, and the tensors to round.
 
+    Each tensor that the nodes read or write is mapped to the tensor to round: the same one or the output of its ReLU.
     If a ReLU follows a node, the output of the ReLU is rounded instead, because ONNX Runtime fuses both operators. The
     convolution that reads the image is not rounded. On a blank page the errors of an 8-bit kernel would add up to the
     same value in every cell, and the faint grain of the paper would look like a structure. The pooling after it is not
     rounded either: rounding keeps the order of values, and ONNX Runtime has no fast pooling in 8 bits.
-
-    Args:
-        graph: An onnx.GraphProto.
-
-    Returns:
-        The nodes in graph order; and a dictionary from each tensor that they read or write to the tensor to round,
-        which is the same tensor or the output of its ReLU.
     """
     consumers: dict[str, list[Any]] = {}
     for node in graph.node:

@@ -63,15 +63,9 @@ MAX_WHOLE_NUMBER, MAX_NUMBER = 2**31 - 1, sys.float_info.max
 def check_ranges(
     settings: object, minimum: Mapping[str, float] = MINIMUM, maximum: Mapping[str, float] = MAXIMUM
 ) -> None:
-    """Check the numbers among the settings of a network.
+    """Reject numbers among the settings of a network that are too small, too large, infinite or NaN.
 
-    Args:
-        settings: the configuration of a network.
-        minimum: smallest values of the numbers to check, by setting. Those of a `TreeFormerConfig` by default.
-        maximum: largest values, by setting.
-
-    Raises:
-        TreeformerError: if a number is too small, too large, infinite or NaN.
+    `minimum` and `maximum` map settings to their limits, by default those of a `TreeFormerConfig`.
     """
     for name, low in minimum.items():
         value = getattr(settings, name)
@@ -82,14 +76,9 @@ def check_ranges(
 
 
 def check_blocks(blocks: tuple[int, ...], stages: int = 1) -> None:
-    """Check the numbers of bottlenecks of a backbone.
+    """Reject a backbone with fewer than `stages` stages, or with a stage without a bottleneck.
 
-    Args:
-        blocks: bottlenecks per stage.
-        stages: smallest number of stages.
-
-    Raises:
-        TreeformerError: if there are too few stages, or a stage has no bottleneck.
+    `blocks` are the bottlenecks per stage.
     """
     if len(blocks) < stages or min(blocks) < 1:
         raise TreeformerError(f"backbone_blocks must be {stages} or more numbers of at least 1, not {list(blocks)}")
@@ -98,12 +87,7 @@ def check_blocks(blocks: tuple[int, ...], stages: int = 1) -> None:
 def check_tinyvit(blocks: tuple[int, ...], channels: int) -> None:
     """Check the sizes of a TinyViT, which has four stages and halves and quarters of its first channels.
 
-    Args:
-        blocks: blocks per stage.
-        channels: channels of the first stage.
-
-    Raises:
-        TreeformerError: if there are not four stages, or the channels are not a multiple of 4.
+    `blocks` are the blocks per stage. `channels` are those of the first stage, a multiple of 4.
     """
     if len(blocks) != 4:
         raise TreeformerError(f"backbone 'tinyvit' needs 4 backbone_blocks, such as [2, 2, 6, 2], not {list(blocks)}")

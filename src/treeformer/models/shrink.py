@@ -21,17 +21,9 @@ SAMPLING = ("objects_to_image.offsets.", "objects_to_image.weights.")
 
 
 def kept(count: int, wanted: int) -> list[int]:
-    """Return the indices to keep: the first one, and the last ones.
+    """Return the indices to keep, in ascending order: the first one, and the last ones, `wanted` of `count`.
 
-    Args:
-        count: number of blocks or layers.
-        wanted: how many to keep, at least 1.
-
-    Returns:
-        Indices in ascending order.
-
-    Raises:
-        TreeformerError: if more are wanted than there are, or none.
+    `wanted` is at least 1 and at most `count`.
 
     >>> kept(6, 4)
     [0, 3, 4, 5]
@@ -42,19 +34,10 @@ def kept(count: int, wanted: int) -> list[int]:
 
 
 def shrink(weights: dict[str, Tensor], source: TreeFormerConfig, target: TreeFormerConfig) -> dict[str, Tensor]:
-    """Select the weights of a shallower network.
+    """Select the weights of a shallower network by name; they are views of the given ones where possible.
 
-    Args:
-        weights: Weights of the deeper network by name.
-        source: Its configuration. Its tokens come from a heat map on a pyramid.
-        target: Configuration of the shallower network: fewer blocks per stage, fewer decoder layers, or a larger
-            `decoder_min_stride`.
-
-    Returns:
-        The weights of the shallower network by name. They are views of the given ones where possible.
-
-    Raises:
-        TreeformerError: If a part of the target is larger than that of the source, or the widths differ.
+    The tokens of the source come from a heat map on a pyramid. The target has fewer blocks per stage, fewer decoder
+    layers, or a larger `decoder_min_stride`. Other widths or larger parts are an error.
     """
     if (source.backbone, target.backbone) != ("resnet", "resnet"):
         raise TreeformerError("only a network with a ResNet can be started from a deeper one")

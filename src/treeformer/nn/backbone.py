@@ -110,17 +110,17 @@ class FrozenBatchNorm(nn.Module):
 
 
 def conv_norm(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm) -> Tensor:
-    """Compute norm(conv(image)) in one pass over the image (B,C,H,W), with the scale folded into the weights.
+    """Compute norm(conv(image)) in one pass over the image, with the scale folded into the weights.
 
-    The convolution has no bias.
+    The convolution has no bias and maps (B,C,H,W) to (B,channels,H',W').
     """
     return functional.conv2d(image, *norm.fold_into(conv), conv.stride, conv.padding)
 
 
 def conv_norm_relu(image: Tensor, conv: nn.Conv2d, norm: FrozenBatchNorm, shortcut: Tensor | None = None) -> Tensor:
-    """Compute relu(norm(conv(image)) + shortcut) for an image (B,C,H,W); None is no shortcut.
+    """Compute relu(norm(conv(image)) + shortcut); None is no shortcut.
 
-    The convolution has no bias.
+    The convolution has no bias and maps (B,C,H,W) to the shape of the shortcut, (B,channels,H',W').
     """
     if is_inference_on_gpu(image):
         return _fused_conv_norm_relu(image, conv, norm, shortcut)

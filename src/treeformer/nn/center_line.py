@@ -68,9 +68,9 @@ def line_pieces(curves: Skeleton, limit: int) -> Float32Array:
 def line_targets(pieces: Tensor, height: int, width: int, stride: int = LINE_STRIDE) -> tuple[Tensor, Tensor, Tensor]:
     """Draw pieces (B,K,4) px, see `line_pieces`, with NaN for padding, on cells with sides of `stride` px.
 
-    Return the presence (B,height,width) in [0,1]; the tangent (B,2,height,width), a unit vector as above or zero if no
-    line is near; and `is_known` (B,height,width) bool, which is True near lines of one direction: not in crossings,
-    bends and forks.
+    Return the presence (B,height,width) in [0,1]; the tangent (B,2,height,width), the unit vector of the angle 2t or
+    zero if no line is near; and `is_known` (B,height,width) bool, which is True near lines of one direction: not in
+    crossings, bends and forks.
     """
     real = pieces[..., :1].isfinite()
     middle, half = torch.split(pieces.nan_to_num() / stride, 2, dim=-1)

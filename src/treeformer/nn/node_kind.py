@@ -49,8 +49,8 @@ def probabilities(logits: Tensor) -> Tensor:
 def distance_to_edges(points: Tensor, parent: Tensor) -> Tensor:
     """Return the distance of every node (B,M,2) px to every edge of a forest, (B,M,M) px.
 
-    [n, i] is the distance from node n to the edge between node i and its parent. A parent of −1 means no edge, and the
-    distance is infinite.
+    [n, i] is the distance from node n to the edge between node i and its parent, (B,M) int64. A parent of −1 means no
+    edge, and the distance is infinite.
     """
     start = points[:, None]  # (B,1,M,2)
     end = points.gather(1, parent.clamp(min=0)[..., None].expand(-1, -1, 2))[:, None]
