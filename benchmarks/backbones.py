@@ -1,7 +1,12 @@
-"""Compare backbones by what a network learns in equal minutes: ResNet-50, TinyViT frozen, and TinyViT at 0.1.
+"""Compare what networks learn in equal minutes: with three backbones, or from three mixtures of images.
 
 PYTHONPATH=src:. python -m benchmarks.backbones resnet50.safetensors tinyvit.safetensors --minutes 9 -o runs/backbones
 PYTHONPATH=src:. python -m benchmarks.backbones --table -o runs/backbones
+PYTHONPATH=src:. python -m benchmarks.backbones resnet50.safetensors tinyvit.safetensors --compare data -o runs/data
+
+The backbones are ResNet-50, TinyViT frozen, and TinyViT at 0.1. The mixtures are that of configs/default.yaml, this one
+with composites, and with composites and hard negatives, each with two seeds; their photographs are the training split
+of data/backgrounds (`treeformer prepare backgrounds`).
 
 For a machine with one GPU and 16 cores. Renders plants into data/rendered, trains the three networks at the same time
 on configs/default.yaml without renders of 3-D plants, and measures each on the validation images of every set. The only
@@ -23,7 +28,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import yaml
 
 from treeformer._util.cores import usable_cores
 from treeformer._util.files import atomic_write
@@ -33,13 +40,54 @@ PRESETS = (
     *("orchard-row", "vineyard", "potted-shoot", "plate-rosette", "empty", "paper"),
 )
 LARGE_PRESETS, LARGE_PX, LARGE_SEED = ("plate", "orchard-row"), 1024, 50_000
+COMPOSED_SEED = 40_000
+# What the mixtures of `--compare data` add: trees and vines before photographs, and lines that are no plants.
+COMPOSED = ("vine", "orchard", "orchard-row", "vineyard")
+COMPOSITES = tuple(
+    f'{{weight: {weight}, path: data/composites/{preset}, split: "", grid_px: 44{change}}}'
+    for preset in COMPOSED
+    for weight, change in ((4, ""), (3, ", augmentation: strong, zoom: [0.5, 2]"))
+)
+NEGATIVES = (
+    '{weight: 6, path: data/rendered/cluttered-plate, split: "", grid_px: 44}',
+    '{weight: 4, path: data/rendered/cluttered-plate, split: "", augmentation: strong, zoom: [0.5, 2], grid_px: 44}',
+    "{weight: 6, path: data/backgrounds, split: train, augmentation: strong, zoom: [0.5, 2]}",
+)
 LEFT_OUT = ("data/blender/vineyard", "data/blender/orchard", "data/blender/potted")
 TINYVIT = {"backbone": "tinyvit", "backbone_blocks": [2, 2, 6, 2]}
-ARMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "resnet": ("resnet", {}),
-    "tinyvit-frozen": ("tinyvit", TINYVIT | {"frozen_stages": 4}),
-    "tinyvit": ("tinyvit", TINYVIT),
+
+
+class Arm(NamedTuple):
+    """A network: its backbone's weights, its options, its further sources of images, and the arm it is judged by."""
+
+    weights: str
+    options: dict[str, Any]
+    added: tuple[str, ...] = ()
+    seed: int = 0
+    reference: str = "resnet"
+
+
+BACKBONES = {
+    "resnet": Arm("resnet", {}),
+    "tinyvit-frozen": Arm("tinyvit", TINYVIT | {"frozen_stages": 4}),
+    "tinyvit": Arm("tinyvit", TINYVIT),
 }
+MIXTURES = {"mixture": (), "composites": COMPOSITES, "negatives": COMPOSITES + NEGATIVES}
+SEEDS = (0, 1)
+
+
+def arms_of(args: argparse.Namespace) -> dict[str, Arm]:
+    """Return the networks of a comparison by name."""
+    if args.compare == "backbones":
+        return BACKBONES
+    backbone = BACKBONES[args.backbone]
+    return {
+        f"{name}-{seed}": backbone._replace(added=added, seed=seed, reference=f"mixture-{seed}")
+        for seed in SEEDS
+        for name, added in MIXTURES.items()
+    }
+
+
 DRAWINGS = "presets: [paper], styles: [paper]"
 PAINTED = "taproot, seedling, several, vine, orchard, plate, orchard-row, vineyard, potted-shoot, plate-rosette"
 WOOD = "vine, orchard, orchard-row, vineyard"
@@ -65,7 +113,7 @@ def main() -> None:
     args = arguments()
     args.output.mkdir(parents=True, exist_ok=True)
     if args.table:
-        print(table(args.output))
+        print(table(args))
     elif args.measure:
         measure(args, args.measure)
     else:
@@ -81,12 +129,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--stop-after", type=float, default=1e6, metavar="M", help="end this call after M minutes")
     parser.add_argument("--images", type=int, default=600, help="images to render per preset")
     parser.add_argument("--valid", type=int, default=0, help="largest number of images per validation set, 0 for all")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="NAME")
+    parser.add_argument("--compare", choices=("backbones", "data"), default="backbones")
+    parser.add_argument("--backbone", choices=BACKBONES, default="resnet", help="backbone of --compare data")
+    parser.add_argument("--arms", nargs="+", metavar="NAME", help="networks to train, by default all")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="further values of all runs")
-    parser.add_argument("--measure", choices=ARMS, metavar="NAME", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--table", action="store_true", help="only print the table of the results in the output folder")
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
+    args.arms = args.arms or list(arms_of(args))
     return args
 
 
@@ -106,6 +157,14 @@ def prepare(args: argparse.Namespace) -> None:
     for preset in LARGE_PRESETS:
         folder, size = Path("data/rendered", f"{preset}-{LARGE_PX}"), (LARGE_PX, LARGE_PX)
         generate(folder, preset=preset, style="photo", count=args.images // 3, seed=LARGE_SEED, size=size, **options)
+    if args.compare == "data":
+        generate(
+            Path("data/rendered/cluttered-plate"), preset="cluttered-plate", style="photo", count=args.images, **options
+        )
+        for preset in COMPOSED:
+            folder = Path("data/composites", preset)
+            options["backgrounds"] = "data/backgrounds/train"
+            generate(folder, preset=preset, style="photo", count=args.images, seed=COMPOSED_SEED, **options)
     finish(compiling)
 
 
@@ -128,7 +187,7 @@ def compare(args: argparse.Namespace, began: float) -> None:
     command = [sys.executable, "-m", "benchmarks.backbones", *sys.argv[1:]]
     missing = [name for name in args.arms if not (args.output / f"{name}.json").exists()]
     finish([subprocess.Popen([*command, "--measure", name], env=ENVIRONMENT) for name in missing])
-    text = table(args.output)
+    text = table(args)
     with atomic_write(args.output / "table.md") as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     print(text, flush=True)
@@ -136,13 +195,16 @@ def compare(args: argparse.Namespace, began: float) -> None:
 
 def overrides(args: argparse.Namespace, name: str) -> list[str]:
     """Return the values of a network that differ from configs/default.yaml."""
-    weights, options = ARMS[name]
+    arm = arms_of(args)[name]
+    sources = yaml.safe_load(Path("configs/default.yaml").read_text(encoding="utf-8"))["data"]["train"]
+    sources += [yaml.safe_load(text) for text in arm.added]
     return [
-        *('start_from=""', f"backbone_weights={getattr(args, weights)}", f"name={name}"),
+        *('start_from=""', f"backbone_weights={getattr(args, arm.weights)}", f"name={name}", f"seed={arm.seed}"),
+        f"data.train={json.dumps(sources)}",
         *("data.crowded_every=0", f"data.exclude=[{', '.join(LEFT_OUT)}]", "batch_size=64", "checkpoint_minutes=2"),
         *("optimizer.learning_rate=5e-4", f"data.workers={max(1, (usable_cores() - 1) // len(args.arms))}"),
         f"data.valid=[{{{DRAWINGS}, split: valid, count: 2}}]",
-        f"model_options={json.dumps({'node_threshold': 0.3, 'tokens': 192} | options)}",
+        f"model_options={json.dumps({'node_threshold': 0.3, 'tokens': 192} | arm.options)}",
         *args.set,
     ]
 
@@ -230,12 +292,13 @@ def last_figures(log: Path) -> dict[str, float]:
         return {row["figure"]: float(row["value"]) for row in csv.DictReader(file)}
 
 
-def table(output: Path) -> str:
-    """Return the figures of all networks, and the differences from ResNet-50 with their 95 % intervals."""
+def table(args: argparse.Namespace) -> str:
+    """Return the figures of all networks, and the differences from their references with their 95 % intervals."""
     from treeformer.metrics.evaluation import differences, mean_metrics
 
-    results = {name: json.loads(path.read_text()) for name in ARMS if (path := output / f"{name}.json").exists()}
-    lines = ["| backbone | steps | images | images/s | minutes |", "| --- | --- | --- | --- | --- |"]
+    arms = arms_of(args)
+    results = {name: json.loads(path.read_text()) for name in arms if (path := args.output / f"{name}.json").exists()}
+    lines = ["| network | steps | images | images/s | minutes |", "| --- | --- | --- | --- | --- |"]
     for name, result in results.items():
         speed = f"{result['images_per_s']:.0f} | {result['training_minutes']:.2f}"
         lines.append(f"| {name} | {result['steps']} | {result['images']} | {speed} |")
@@ -243,13 +306,13 @@ def table(output: Path) -> str:
     for title in SETS:
         cells = []
         for name, result in results.items():
-            rows, reference = result["rows"][title], results.get("resnet", result)["rows"][title]
+            rows, reference = result["rows"][title], results.get(arms[name].reference, result)["rows"][title]
             if not rows:
                 cells.append("none")
                 continue
             found = mean_metrics(rows)
             cell = " / ".join(f"{found[metric]:.3f}" for metric in METRICS)
-            if name != "resnet":
+            if name != arms[name].reference:
                 change = differences(rows, reference)["topo_f1"]
                 cell += f" ({change.value:+.3f}, {change.low:+.3f} to {change.high:+.3f})"
             cells.append(cell)

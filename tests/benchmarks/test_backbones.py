@@ -13,10 +13,17 @@ from treeformer.models import TreeFormerConfig
 from treeformer.training.config import load_config
 
 
-@pytest.mark.parametrize("name", backbones.ARMS)
+def arguments(output=Path(), **options):
+    return argparse.Namespace(
+        **{"resnet": Path("r"), "tinyvit": Path("t"), "arms": ["a", "b", "c"], "set": [], "output": output}
+        | {"compare": "backbones", "backbone": "resnet"}
+        | options
+    )
+
+
+@pytest.mark.parametrize("name", backbones.BACKBONES)
 def test_each_network_is_trained_on_the_same_images_without_real_or_modeled_wood(name):
-    args = argparse.Namespace(resnet=Path("r"), tinyvit=Path("t"), arms=list(backbones.ARMS), set=[])
-    values = [value for value in backbones.overrides(args, name) if not value.startswith("data.valid")]
+    values = [value for value in backbones.overrides(arguments(), name) if not value.startswith("data.valid")]
     config = load_config("configs/default.yaml", [*values, f"data.valid=[{backbones.SETS['guyot'] % 0}]"])
     used = {source.path for source in config.data.train} - set(config.data.exclude)
     assert not [path for path in used if "blender" in path or "guyot" in path]
@@ -28,6 +35,28 @@ def test_each_network_is_trained_on_the_same_images_without_real_or_modeled_wood
     assert Path(config.backbone_weights) == Path("r" if name == "resnet" else "t")
 
 
+@pytest.mark.parametrize("backbone", ["resnet", "tinyvit"])
+def test_mixtures_add_composites_and_negatives_to_the_same_images(backbone):
+    args = arguments(compare="data", backbone=backbone)
+    found = {}
+    for name in backbones.arms_of(args):
+        values = [value for value in backbones.overrides(args, name) if not value.startswith("data.valid")]
+        config = load_config("configs/default.yaml", [*values, f"data.valid=[{backbones.SETS['guyot'] % 0}]"])
+        found[name] = [source for source in config.data.train if source.path not in config.data.exclude]
+        assert config.seed == int(name[-1])
+        assert config.model_options.get("backbone", "resnet") == backbone
+    plain, composites, negatives = (found[f"{name}-0"] for name in ("mixture", "composites", "negatives"))
+    assert composites[: len(plain)] == plain
+    assert {source.path for source in composites[len(plain) :]} == {
+        f"data/composites/{preset}" for preset in ("vine", "orchard", "orchard-row", "vineyard")
+    }
+    assert negatives[: len(composites)] == composites
+    assert {source.path for source in negatives[len(composites) :]} == {
+        "data/rendered/cluttered-plate", "data/backgrounds",
+    }  # fmt: skip
+    assert found["negatives-1"] == negatives
+
+
 def test_the_table_has_speed_figures_and_paired_differences(tmp_path):
     names = ("topo_paper", "topo")
     for arm, recall in (("resnet", 0.5), ("tinyvit", 1.0)):
@@ -36,6 +65,6 @@ def test_the_table_has_speed_figures_and_paired_differences(tmp_path):
         result = {"steps": 20, "images": 1280, "training_minutes": 2.0, "images_per_s": 10.7}
         result["rows"] = {title: [row, row] for title in backbones.SETS}
         (tmp_path / f"{arm}.json").write_text(json.dumps(result))
-    lines = backbones.table(tmp_path).splitlines()
+    lines = backbones.table(arguments(tmp_path)).splitlines()
     assert "| tinyvit | 20 | 1280 | 11 | 2.00 |" in lines
     assert "| guyot | 2 | 0.667 / 0.667 | 1.000 / 1.000 (+0.333, +0.333 to +0.333) |" in lines
