@@ -178,9 +178,9 @@ def _check_optional(settings: ModelSettings) -> None:
     coefficients = settings.edge_calibration or ()
     if not all(abs(value) <= MAX_COEFFICIENT for value in coefficients):  # true for NaN
         raise ModelFolderError(f"edge_calibration has values beyond ±{MAX_COEFFICIENT}")
-    for key, weight in (settings.structure or {}).items():
-        if not (isinstance(weight, int | float) and abs(weight) <= MAX_COEFFICIENT):
-            raise ModelFolderError(f"structure: {key} is {short_repr(weight)}, at most ±{MAX_COEFFICIENT} is needed")
+    for key, value in (settings.structure or {}).items():
+        if not (isinstance(value, int | float) and abs(value) <= MAX_COEFFICIENT):
+            raise ModelFolderError(f"structure: {key} is {short_repr(value)}, at most ±{MAX_COEFFICIENT} is needed")
     threshold = settings.low_confidence_threshold
     if threshold is not None and not 0 <= threshold <= 1:
         raise ModelFolderError(f"low_confidence_threshold is {short_repr(threshold)}, a probability is needed")
