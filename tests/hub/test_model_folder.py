@@ -253,6 +253,7 @@ def test_newer_settings_are_written_and_read(folder):
         edge_calibration=(3.9, 0.8, 0.5, 2.2),
         scale_rule=model_folder.ScaleRule("spacing", 13.0, 2),
         low_confidence_threshold=0.5,
+        structure={"turn": 2.4, "presence": -4.0},
     )
     write_config(folder, settings)
     assert open_model(folder).config == settings

@@ -27,6 +27,11 @@ def test_values_of_a_wrong_type_are_refused_in_one_line():
         load_model(None)
 
 
+def test_an_unknown_weight_of_the_structure_is_refused_in_one_line():
+    with pytest.raises(TreeformerError, match="structure: unknown key 'bend'; known are edge_limit, span"):
+        predictor(ColorEngine(TREE, 64), structure={"bend": 1.0}).predict(drawn(TREE))
+
+
 @pytest.mark.parametrize("text", ["1_024", "\u0661\u0660\u0662\u0664", "nan", "-512", "", "1e3", "9" * 30])
 def test_a_working_size_on_the_command_line_is_decimal(text):
     with pytest.raises(TreeformerError, match="--working-size must be a number of pixels"):
