@@ -45,7 +45,7 @@ Reader = Callable[[str], Skeleton]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "files", "plants", "empty", "disconnected"),
-    [("osr-roots", 20, 20, 0, 0), ("barley-roots", 98, 278, 15, 3)],
+    [("osr-roots", 20, 20, 0, 0), ("barley-roots", 109, 302, 15, 3)],
 )
 def test_real_files(
     name: str,

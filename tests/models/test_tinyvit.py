@@ -74,6 +74,9 @@ def test_exported_networks_give_the_same_numbers_and_keep_attention_in_float(tmp
         ("onnx", {"precision": "float32"}), ("torch", {}),
     ))  # fmt: skip
     for first, second, name in zip(found, expected, found._fields, strict=True):
+        if first is None:  # an output of heads that this network does not have
+            assert second is None
+            continue
         assert first.shape == second.shape
         np.testing.assert_allclose(first, second, atol=2e-3, rtol=1e-3, err_msg=name)
     rounded = open_engine(folder, "onnx", precision="int8")(images)

@@ -77,7 +77,7 @@ def test_no_files(comb: Skeleton) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("folder", "plants", "straight_plants"), [("osr-roots", 20, 0), ("barley-roots", 278, 2)])
+@pytest.mark.parametrize(("folder", "plants", "straight_plants"), [("osr-roots", 20, 0), ("barley-roots", 302, 2)])
 def test_real_roots(real_data: Callable[[str], Path], folder: str, plants: int, straight_plants: int) -> None:
     table, failures = measure_files(sorted(real_data(folder).rglob("*.rsml")))
     assert failures == []

@@ -102,8 +102,7 @@ def finetune(
     with work_folder.without_empty_parents(target), sole_lock(work_folder.lock_file_of(target)) as is_ours:
         if not is_ours:
             raise TreeformerError(f"{target}: another run is writing this model; wait for it, or choose another name")
-        found = survey(folder, run.check_stop, include_unaccepted=include_unaccepted)
-        return _finetune(run, found, open_model(start), on_gpu, unannotated)
+        return _finetune(run, folder, open_model(start), on_gpu, unannotated, include_unaccepted)
 
 
 def _choose_device(device: Device) -> str:
@@ -114,8 +113,16 @@ def _choose_device(device: Device) -> str:
     return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-def _finetune(run: Run, found: Survey, start: ModelFolder, on_gpu: bool, unannotated: bool) -> Outcome:
+def _finetune(
+    run: Run,
+    folder: str | os.PathLike[str],
+    start: ModelFolder,
+    on_gpu: bool,
+    unannotated: bool,
+    include_unaccepted: bool = False,
+) -> Outcome:
     """Do the steps of a run in their order."""
+    found = survey(folder, run.check_stop, include_unaccepted=include_unaccepted)
     for line in found.lines(pseudo_labels=unannotated):
         run.say("survey", line)
     # Sorted, so that a run also continues if some of them have been predicted in the meantime.
