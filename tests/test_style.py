@@ -45,7 +45,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
 # Files whose docstrings outside the API still have sections. The list only becomes shorter.
-NOT_CONVERTED = tuple(f"src/treeformer/{name}" for name in ("cli", "decoding"))
+NOT_CONVERTED = tuple(f"src/treeformer/{name}" for name in ("cli",))
 # What users see: in the code of a page (those of the lab are for developers), or in the reference.
 IMPORT = re.compile(r"^(?:>>> )?from (treeformer[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 REFERENCE = re.compile(r"^\.\. auto(?:class|function):: (treeformer[\w.]*)\.(\w+)$", re.MULTILINE)
