@@ -36,7 +36,7 @@ BANNED = (
 )
 # One boundary for all phrases and no case: eight times as fast as a boundary per phrase and any case.
 BANNED_PHRASE = re.compile(rf"\b(?:{'|'.join(BANNED)})")
-# Words for missing values and callers; the code `is None` has a capital. Not checked in tests and `NOT_CONVERTED`.
+# Words for missing values and callers; the code `is None` has a capital. Not checked in tests.
 BANNED_WORD = re.compile(r"(?<!there )\b(?:is|are)\s+none\b|\b(?i:whoever|somebody|nobody)\b")
 # These spell out what is banned, or read a file whose keys are given.
 EXEMPT = {"tests/test_style.py", "tests/metrics/test_parity.py"}
@@ -44,8 +44,6 @@ EXEMPT = {"tests/test_style.py", "tests/metrics/test_parity.py"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-# Files whose docstrings outside the API still have sections. The list only becomes shorter.
-NOT_CONVERTED = tuple(f"src/treeformer/{name}" for name in ("cli", "decoding"))
 # What users see: in the code of a page (those of the lab are for developers), or in the reference.
 IMPORT = re.compile(r"^(?:>>> )?from (treeformer[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 REFERENCE = re.compile(r"^\.\. auto(?:class|function):: (treeformer[\w.]*)\.(\w+)$", re.MULTILINE)
@@ -164,8 +162,6 @@ def test_docstrings_have_sections_in_the_api_only():
     for path in (*sorted(PACKAGE.rglob("*.py")), *sorted((ROOT / "tools").rglob("*.py"))):
         where, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
         lines = complaints(tree, {name for file, name in names if file == path})
-        if where.startswith(NOT_CONVERTED):
-            lines = [line for line in lines if not line.endswith(OUTSIDE)]
         found += [f"{where}: {line}" for line in (*lines, *undocumented_fields(tree))]
     assert not found
 
@@ -197,7 +193,7 @@ def test_plain_english():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
         if name not in EXEMPT:
             hits = [*BANNED_PHRASE.finditer(text.lower())]
-            hits += [] if name.startswith(("tests/", *NOT_CONVERTED)) else BANNED_WORD.finditer(text)
+            hits += [] if name.startswith("tests/") else BANNED_WORD.finditer(text)
             found += [f"{name}:{text.count(chr(10), 0, one.start()) + 1}: {one[0]!r}" for one in hits]
     assert not found
 

@@ -79,13 +79,7 @@ def progress(title: str) -> Iterator[ProgressCallback]:
 
 
 def finish(done: str, failures: Sequence[str], *, total: int) -> None:
-    """Print the summary of a batch. If some items failed, print each failure and exit with code 2.
-
-    Args:
-        done: the summary.
-        failures: one line per item that failed.
-        total: number of items.
-    """
+    """Print the summary of a batch. If some items failed, print each failure and exit with code 2."""
     for line in failures:
         say(f"treeformer: {line}")
     if total > 1 or not failures:
@@ -95,14 +89,7 @@ def finish(done: str, failures: Sequence[str], *, total: int) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    Args:
-        number: how many.
-        noun: the noun in the singular.
-
-    Returns:
-        The number and the noun, in the plural if needed.
+    """Return a number with its noun, which is given in the singular.
 
     Example:
         >>> counted(1, "file"), counted(2, "file")

@@ -204,11 +204,7 @@ def _readable_images(dates: Sequence[DateFile], failures: list[str]) -> list[Pat
 
 
 def _with_size(skeleton: Skeleton, image: Path | None) -> Skeleton:
-    """Return a skeleton without cycles that knows the size of its image, unless that cannot be read.
-
-    Raises:
-        SkeletonError: If there is a cycle.
-    """
+    """Return a skeleton that knows the size of its image, unless that cannot be read; a cycle is a `SkeletonError`."""
     from treeformer._util.images import upright_size
 
     _ = skeleton.parents  # raises the error
@@ -226,10 +222,10 @@ def _skeletons(
     resume: bool,
     predicted: dict[str, list[Skeleton]],
 ) -> tuple[dict[str, list[Skeleton]], list[str]]:
-    """Read or predict the skeletons of each date; those that are predicted are added to `predicted` one by one.
+    """Read or predict the skeletons of each date; return them by name, and one line per failure.
 
-    Returns:
-        One skeleton per date that has a file, otherwise one per view, by name; and one line per failure.
+    A date that has a file has one skeleton, the others one per view. Those that are predicted are added to `predicted`
+    one by one.
     """
     from treeformer import formats
     from treeformer._util.files import remove_leftovers

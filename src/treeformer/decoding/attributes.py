@@ -17,14 +17,9 @@ MAX_RADIUS_PX = 1e4
 
 
 def radius_px(attributes: FloatArray, scale: float) -> FloatArray:
-    """Return the radii of nodes.
+    """Return the radii (K,) in px of the original image; NaN if the network's output (K,3) is NaN.
 
-    Args:
-        attributes: (K,3) output of the network.
-        scale: px of the original image per px of the network's input.
-
-    Returns:
-        (K,) radii in px of the original image, 0 to `MAX_RADIUS_PX` · scale; NaN if the network's output is NaN.
+    They are 0 to `MAX_RADIUS_PX` · `scale`, which is px of the original image per px of the network's input.
 
     Example:
         >>> radius_px(np.array([[np.log(2.5), 0, 1]]), 3.0).round(6).tolist()
@@ -36,20 +31,12 @@ def radius_px(attributes: FloatArray, scale: float) -> FloatArray:
 
 
 def direction_cost(points: FloatArray, pairs: IntArray, attributes: FloatArray, weight: float) -> FloatArray:
-    """Return the cost of edges that contradict the predicted directions.
+    """Return costs (E,), not negative, of edges between points (K,2) px that contradict the predicted directions.
 
-    An edge (i, j) agrees with the directions if i points to j or j points to i: one of them is the parent. The cost is
-    `weight` times the longer of the two direction vectors, minus the better agreement: 0 if one node points exactly
-    along the edge, and at most 2 · `weight`. It is 0 as well if the network is unsure about both directions.
-
-    Args:
-        points: (K,2) px.
-        pairs: (E,2) nodes.
-        attributes: (K,3) output of the network. NaN counts as no direction.
-        weight: cost of an edge at a right angle to a sure direction, in units of edge costs.
-
-    Returns:
-        (E,) costs, not negative.
+    An edge (i, j) of `pairs` (E,2) agrees with the directions if i points to j or j points to i: one of them is the
+    parent. The cost is `weight` times the longer of the two direction vectors, minus the better agreement: 0 if one
+    node points exactly along the edge, `weight` at a right angle to a sure direction, and at most 2 · `weight`. It is 0
+    as well if the network is unsure about both directions. NaN in `attributes` (K,3) counts as no direction.
 
     Example:
         >>> nodes, down = np.array([(0.0, 0.0), (0, 9), (9, 9)]), np.array([(0.0, 0, 0), (0, 0, -1), (0, 0, -1)])

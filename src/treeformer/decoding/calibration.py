@@ -24,15 +24,10 @@ RIDGE = 1e-3
 
 
 def calibrate(edge_score: FloatArray, node_score: FloatArray, coefficients: EdgeCalibration) -> FloatArray:
-    """Return calibrated edge scores.
+    """Return calibrated edge scores (E,): the probabilities that edges are correct.
 
-    Args:
-        edge_score: (E,) the network's probabilities. 0 stays 0: such an edge only joins two components.
-        node_score: (E,) the lower node score of the two ends.
-        coefficients: intercept and slopes; see `EdgeCalibration`.
-
-    Returns:
-        (E,) probabilities that the edges are correct.
+    `edge_score` (E,) are the network's probabilities, `node_score` (E,) the lower node scores of the two ends. An edge
+    score of 0 stays 0: such an edge only joins two components.
 
     Example:
         >>> calibrate(np.array([0.0, 0.2, 0.9]), np.array([0.9, 0.9, 0.9]), (1.0, 0.5, 1.0, 0.0)).round(2).tolist()
@@ -45,19 +40,11 @@ def calibrate(edge_score: FloatArray, node_score: FloatArray, coefficients: Edge
 def fit_calibration(
     edge_score: FloatArray, node_score: FloatArray, is_correct: BoolArray, weight: FloatArray | None = None
 ) -> EdgeCalibration:
-    """Fit the coefficients by logistic regression.
+    """Fit the coefficients by logistic regression to the edges of decoded trees, correct and wrong ones.
 
-    Args:
-        edge_score: (E,) the network's probabilities of the edges of decoded trees.
-        node_score: (E,) the lower node score of the two ends.
-        is_correct: (E,) whether each edge is correct; see `treeformer.metrics.correct_edges`.
-        weight: (E,) weight of each edge, such as the inverse of the size of its set. None weights all edges equally.
-
-    Returns:
-        The coefficients. Slopes are at least 0, so that a higher score never gives a lower calibrated one.
-
-    Raises:
-        TreeformerError: if there is no edge, or all of them or none are correct.
+    The scores (E,) are those of `calibrate`; for `is_correct` (E,) see `treeformer.metrics.correct_edges`. `weight`
+    (E,) may be the inverse of the size of each edge's set; None weights all edges equally. Slopes are at least 0, so
+    that a higher score never gives a lower calibrated one.
     """
     from scipy.optimize import minimize
 

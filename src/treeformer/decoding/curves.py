@@ -6,7 +6,8 @@ step. The cost per px is high where the map of center lines shows no line or a l
 the shortest way, which is straight, where there is no line at all. Offsets are then refined by a parabola through the
 costs beside the curve, and points that are not needed for an accuracy of `TOLERANCE_PX` are left out.
 
-All lengths are px of the image at its working size.
+All lengths are px of the image at its working size. There are E edges from `start` (E,2) to `end` (E,2), T inner points
+of each curve and K offsets.
 """
 
 from __future__ import annotations
@@ -36,28 +37,18 @@ TOLERANCE_PX = 0.5
 
 
 class Curves(NamedTuple):
-    """Curves of E edges, each with T inner points at equal steps along the straight edge.
+    """Curves of E edges, each with T inner points at equal steps along the straight edge."""
 
-    Attributes:
-        points: (E,T,2) px.
-        presence: (E,) mean probability of a line at these points.
-    """
-
-    points: FloatArray
-    presence: FloatArray
+    points: FloatArray  # (E,T,2) px
+    presence: FloatArray  # (E,) mean probability of a line at these points
 
 
 def bend(forest: Skeleton, tiles: Sequence[LineTile], scale: FloatArray) -> Skeleton:
-    """Replace straight edges by curves along the predicted center lines.
+    """Replace straight edges by curves along the predicted center lines, by further nodes of degree 2.
 
-    Args:
-        forest: a predicted forest, px of the original image.
-        tiles: the maps of all tiles of the image.
-        scale: (2,) px of the original image per px of the image at its working size, along x and y.
-
-    Returns:
-        The forest with further nodes of degree 2 on its edges. Nodes, roots, scores and radii of the forest stay;
-        those of new nodes are interpolated.
+    The forest is in px of the original image, and `scale` (2,) is its px per px of the image at its working size, along
+    x and y. `tiles` are all tiles of the image. Nodes, roots, scores and radii of the forest stay; those of new nodes
+    are interpolated.
     """
     start, end = (forest.nodes[forest.edges] / scale).transpose(1, 0, 2)
     steps = step_counts(start, end)
@@ -85,31 +76,16 @@ def bend(forest: Skeleton, tiles: Sequence[LineTile], scale: FloatArray) -> Skel
 
 
 def step_counts(start: FloatArray, end: FloatArray) -> IntArray:
-    """Return the number of steps of each edge.
-
-    Args:
-        start: (E,2) px.
-        end: (E,2) px.
-
-    Returns:
-        (E,) powers of two, so that many edges can be traced together.
-    """
+    """Return the numbers of steps (E,): powers of two, so that many edges can be traced together."""
     length = np.hypot(*(end - start).T)
     counts: IntArray = (2 ** np.ceil(np.log2(np.maximum(length / STEP_PX, 1)))).astype(np.intp)
     return np.where(length < SHORTEST_PX, 1, counts)
 
 
 def trace(start: FloatArray, end: FloatArray, lines: Float32Array, steps: int) -> Curves:
-    """Find the curves of least cost.
+    """Find the curves of least cost with `steps` − 1 inner points; `steps` is at least 2.
 
-    Args:
-        start: (E,2) px.
-        end: (E,2) px.
-        lines: (h+2,w+2,3) as `LineTile.dense`, but with the likelihood instead of the presence.
-        steps: number of steps per edge, at least 2.
-
-    Returns:
-        The curves between both ends, with steps − 1 inner points.
+    `lines` (h+2,w+2,3) is as `LineTile.dense`, but with the likelihood instead of the presence.
     """
     offsets = np.arange(-REACH, REACH + 1, dtype=np.float64)
     along = end - start
@@ -136,17 +112,12 @@ def likelihood(presence: Float32Array) -> Float32Array:
 
 
 def costs(lines: Float32Array, along: FloatArray, step_px: FloatArray) -> tuple[Float32Array, Float32Array]:
-    """Return the costs of curves.
+    """Return the costs of curves: `node` (E,T,K) and `step` (2·`MAX_TURN`+1,E,T,K).
 
-    Args:
-        lines: (E,T,K,3) likelihood, p·cos 2t and p·sin 2t at every step and offset.
-        along: (E,2) unit vectors of the edges.
-        step_px: (E,) length of a step along the edge, px.
-
-    Returns:
-        node: (E,T,K) cost per px of a place: 0 on a line, 1 where there is none.
-        step: (2·`MAX_TURN`+1,E,T,K) cost of a step to that place, for each change of the offset from the lowest to the
-            highest.
+    `lines` (E,T,K,3) has the likelihood, p·cos 2t and p·sin 2t at every step and offset. `along` (E,2) are unit vectors
+    of the edges, `step_px` (E,) the lengths of a step along them. `node` is the cost per px of a place: 0 on a line, 1
+    where there is none. `step` is the cost of a step to that place, for each change of the offset from the lowest to
+    the highest.
     """
     likely, across_x, across_y = np.ascontiguousarray(np.moveaxis(lines, -1, 0))
     node = 1 - likely
@@ -163,14 +134,7 @@ def costs(lines: Float32Array, along: FloatArray, step_px: FloatArray) -> tuple[
 
 
 def cheapest(step: Float32Array) -> IntArray:
-    """Find the offsets of least total cost by dynamic programming. Both ends have the offset 0.
-
-    Args:
-        step: (2·`MAX_TURN`+1,E,T,K) see `costs`.
-
-    Returns:
-        (E,T) indices of the offsets.
-    """
+    """Return indices (E,T) of the offsets of least total cost, given `step` of `costs`. Both ends have the offset 0."""
     _, edges, count, width = step.shape
     turns = np.arange(-MAX_TURN, MAX_TURN + 1)
     total = np.full((edges, width + 2 * MAX_TURN), np.inf, np.float32)  # padded: offsets beyond the reach cost infinity
@@ -203,15 +167,9 @@ def _parabola(node: Float32Array, chosen: IntArray) -> FloatArray:
 
 
 def needed(start: FloatArray, end: FloatArray, curves: Curves) -> BoolArray:
-    """Find the points of curves that a simplified curve needs.
+    """Return a mask (E,T) of the points of curves that a simplified curve needs.
 
-    Args:
-        start: (E,2) px.
-        end: (E,2) px.
-        curves: the curves.
-
-    Returns:
-        (E,T) mask. It is False for all points of a curve that is nearly straight, or shows too little line.
+    It is False for all points of a curve that is nearly straight, or shows too little line.
     """
     edges, count = curves.points.shape[:2]
     points = np.concatenate([start[:, None], curves.points, end[:, None]], axis=1)

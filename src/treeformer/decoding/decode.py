@@ -27,20 +27,20 @@ ROOT_LENGTH_PX = 8.0
 
 
 def decode(
-    node_score: ArrayLike,
-    points: ArrayLike,
-    edge_cost: ArrayLike,
-    root_logit: ArrayLike,
+    node_score: ArrayLike,  # (K,) probabilities
+    points: ArrayLike,  # (K,2) px
+    edge_cost: ArrayLike,  # (K,K) f⁻ − f⁺, negative if an edge is likely; the mean of both directions counts
+    root_logit: ArrayLike,  # (K,) log-odds of being a root
     *,
-    node_threshold: float = 0.5,
-    root_threshold: float = 0.5,
-    single_plant: bool = False,
-    constrained: bool = True,
-    distance_cost: bool = False,
-    image_size: tuple[int, int] | None = None,
-    extra_cost: ArrayLike | None = None,
-    radius: ArrayLike | None = None,
-    structure: Structure | None = None,
+    node_threshold: float = 0.5,  # least probability of a node
+    root_threshold: float = 0.5,  # least probability of a further plant's root
+    single_plant: bool = False,  # return one tree, whatever the root scores
+    constrained: bool = True,  # False joins all pairs of negative cost instead (Eq. 6); the result may have cycles
+    distance_cost: bool = False,  # use the cost y⁻ times the distance, the variant of the paper's supplement
+    image_size: tuple[int, int] | None = None,  # (width, height) px; points outside are moved to the image's border
+    extra_cost: ArrayLike | None = None,  # (K,K) added when the tree is chosen, but not part of edge scores; None for 0
+    radius: ArrayLike | None = None,  # (K,) px, NaN if unknown; None for a skeleton without radii
+    structure: Structure | None = None,  # of the nodes (K), to improve the forest by; None keeps the spanning forest
 ) -> Skeleton:
     """Decode the outputs of a network for one image into a skeleton.
 
@@ -49,26 +49,7 @@ def decode(
     its threshold, if no edge that would join it to the others is more likely. A plant of one node that has an edge of
     probability above 0.5 is a second root of the plant beside it, and is left out. NaN counts as "no".
 
-    Args:
-        node_score: (K,) probabilities.
-        points: (K,2) px.
-        edge_cost: (K,K) f⁻ − f⁺, negative if an edge is more likely than not; the mean of both directions counts.
-        root_logit: (K,) log-odds of being a root.
-        node_threshold: least probability of a node.
-        root_threshold: least probability of a further plant's root.
-        single_plant: return one tree, whatever the root scores.
-        constrained: False joins all pairs of negative cost instead (Eq. 6); the result may have cycles.
-        distance_cost: use the cost y⁻ times the distance, the variant of the paper's supplement.
-        image_size: (width, height) px; points outside are moved to the image's border.
-        extra_cost: (K,K) added to the costs of edges when the tree is chosen, but not part of their scores; None for 0.
-        radius: (K,) px, NaN if unknown; None for a skeleton without radii.
-        structure: of the nodes (K), to improve the forest by; None keeps the minimum spanning forest.
-
-    Returns:
-        The skeleton with node scores, edge scores (probabilities) and roots; empty if no node reaches the threshold.
-
-    Raises:
-        TreeformerError: if the shapes of the arrays do not match.
+    The skeleton has node scores, edge scores (probabilities) and roots; it is empty if no node reaches the threshold.
 
     Example:
         >>> decode([0.9, 0.8, 0.1], [(0, 0), (3, 4), (9, 9)], np.zeros((3, 3)), [2, -3, 0]).edges.tolist()
@@ -111,15 +92,15 @@ def decode(
 def decode_pairs(
     node_score: ArrayLike,
     points: ArrayLike,
-    pairs: ArrayLike,
-    pair_cost: ArrayLike,
+    pairs: ArrayLike,  # (E,2) nodes i < j, each pair once, ascending
+    pair_cost: ArrayLike,  # (E,) f⁻ − f⁺
     root_logit: ArrayLike,
     *,
     node_threshold: float = 0.5,
     root_threshold: float = 0.5,
     single_plant: bool = False,
     image_size: tuple[int, int] | None = None,
-    extra_cost: ArrayLike | None = None,
+    extra_cost: ArrayLike | None = None,  # (E,)
     radius: ArrayLike | None = None,
     structure: Structure | None = None,
 ) -> Skeleton:
@@ -130,25 +111,7 @@ def decode_pairs(
     scores is kept if there is no plant at all. With `single_plant`, all components are kept and joined across the
     shortest gaps between them by edges of confidence 0.
 
-    Args:
-        node_score: (K,) probabilities.
-        points: (K,2) px.
-        pairs: (E,2) nodes i < j, each pair once, ascending.
-        pair_cost: (E,) f⁻ − f⁺.
-        root_logit: (K,) log-odds of being a root.
-        node_threshold: least probability of a node.
-        root_threshold: least probability of a further plant's root.
-        single_plant: return one tree, whatever the root scores.
-        image_size: (width, height) px; points outside are moved to the image's border.
-        extra_cost: (E,) added to the costs of edges when the tree is chosen, but not part of their scores; None for 0.
-        radius: (K,) px, NaN if unknown; None for a skeleton without radii.
-        structure: of the nodes (K), to improve the forest by; None keeps the minimum spanning forest.
-
-    Returns:
-        The skeleton with node scores, edge scores (probabilities) and roots; empty if no node reaches the threshold.
-
-    Raises:
-        TreeformerError: if the shapes of the arrays do not match.
+    Arguments without a comment are those of `decode`.
     """
     score, place, cost, root = (np.asarray(a, dtype=np.float64) for a in (node_score, points, pair_cost, root_logit))
     ends = np.asarray(pairs, dtype=np.intp).reshape(-1, 2)
@@ -196,15 +159,7 @@ def decode_pairs(
 
 
 def shortest_gaps(points: FloatArray, component: IntArray) -> IntArray:
-    """Find the edges of least total length that join components into one (Borůvka's algorithm).
-
-    Args:
-        points: (N,2) px.
-        component: (N,) component of each point.
-
-    Returns:
-        (C-1,2) pairs of points for C components.
-    """
+    """Return edges (C-1,2) of least total length that join C components of points (N,2) px (Borůvka's algorithm)."""
     tree, component = search_tree(points), component.copy()
     edges: list[tuple[int, int]] = []
     while True:
@@ -349,15 +304,7 @@ def _best_of_each(component: IntArray, value: FloatArray) -> IntArray:
 
 
 def bounded(values: FloatArray, nan: float) -> FloatArray:
-    """Limit costs or logits to ±`LARGEST`, so that they can be added.
-
-    Args:
-        values: numbers of any shape.
-        nan: `LARGEST` or `-LARGEST`, replaces NaN.
-
-    Returns:
-        Finite numbers of the same shape.
-    """
+    """Limit costs or logits to ±`LARGEST`, so that they can be added; NaN becomes `nan`, one of these two bounds."""
     if nan > 0:  # `fmin` and `fmax` return the number if the other argument is NaN
         return np.maximum(np.fmin(values, LARGEST), -LARGEST)
     return np.minimum(np.fmax(values, -LARGEST), LARGEST)

@@ -23,13 +23,8 @@ PLANT_SCORE, MIN_PLANT_NODES = 0.1, 3
 def revise_doubtful_branches(forest: Skeleton, low_confidence: float, *, single_plant: bool = False) -> Skeleton:
     """Drop branches that do not exist, and separate those that belong to no plant.
 
-    Args:
-        forest: a forest with calibrated scores.
-        low_confidence: edges with a lower score are doubtful.
-        single_plant: separate nothing.
-
-    Returns:
-        The rest. The root of a new plant is the node where it was cut off.
+    Edges with a calibrated score below `low_confidence` are doubtful. The root of a new plant is the node where it was
+    cut off. With `single_plant`, nothing is separated.
     """
     assert forest.edge_score is not None
     assert forest.node_score is not None

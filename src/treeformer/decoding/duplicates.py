@@ -18,22 +18,16 @@ MAX_DENSE_NODES = 1024  # above, neighbors are stored as a sparse matrix, which 
 def suppress_duplicates(
     score: FloatArray, points: FloatArray, pairs: IntArray, pair_cost: FloatArray, node_threshold: float
 ) -> FloatArray:
-    """Set the scores of duplicate nodes to 0.
+    """Return the scores (K,), 0 for duplicate nodes.
 
     Duplicates make the tree run back and forth between them, so that lengths come out too long. A node is a duplicate
     if its score is below `MIN_CONFIDENT_SCORE`, a kept node of a higher score is within `RADIUS_PX`, the edge between
-    them is unlikely, and both have likely edges to the same neighbor (or the node has no likely edge). If two branches
-    pass each other, each node has its own neighbors and both are kept.
+    them is unlikely, and both have likely edges to the same neighbor (or the node has no likely edge). Nodes with a
+    score below `node_threshold` do not count as neighbors. If two branches pass each other, each node has its own
+    neighbors and both are kept.
 
-    Args:
-        score: (K,) probabilities.
-        points: (K,2) finite, px of the image at the network's working size.
-        pairs: (E,2) pairs of nodes with a known edge cost, i < j, ascending.
-        pair_cost: (E,) f⁻ − f⁺ of these pairs.
-        node_threshold: nodes with a lower score do not count as neighbors.
-
-    Returns:
-        (K,) the scores, 0 for duplicates.
+    `points` (K,2) are finite, px of the image at the network's working size. `pairs` (E,2), i < j, ascending, have the
+    known edge costs f⁻ − f⁺ (E,).
 
     Example:
         >>> nodes, pairs = np.array([(0.0, 0), (3, 0), (50, 0)]), np.array([(0, 1), (0, 2), (1, 2)])

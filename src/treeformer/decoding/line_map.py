@@ -23,22 +23,15 @@ SAMPLE_PX = 2.0  # distance of samples along an edge
 
 
 class LineTile(NamedTuple):
-    """The cells of a tile with a line.
+    """The cells of a tile with a line."""
 
-    Attributes:
-        box: left, top, right and bottom of the part of the tile that only this tile describes, px of the scaled image;
-            infinite at the borders of the image.
-        corner: (x, y) of the tile, px of the scaled image.
-        shape: rows and columns of the map.
-        cells: (C,) flat indices of the cells.
-        values: (C,3) uint8, presence, cos 2t and sin 2t as in `RawPrediction.lines`.
-    """
-
+    # left, top, right and bottom of the part of the tile that only this tile describes, px of the scaled image;
+    # infinite at the borders of the image
     box: tuple[float, float, float, float]
-    corner: tuple[int, int]
-    shape: tuple[int, int]
-    cells: NDArray[np.uint32]
-    values: ImageArray
+    corner: tuple[int, int]  # (x, y) of the tile, px of the scaled image
+    shape: tuple[int, int]  # rows and columns of the map
+    cells: NDArray[np.uint32]  # (C,) flat indices of the cells
+    values: ImageArray  # (C,3) uint8, presence, cos 2t and sin 2t as in `RawPrediction.lines`
 
     @classmethod
     def of(
@@ -46,14 +39,8 @@ class LineTile(NamedTuple):
     ) -> LineTile:
         """Keep the cells of a map that show a line inside the image.
 
-        Args:
-            lines: (h,w,3) see `RawPrediction.lines`.
-            size: (width, height) of the tile, px. What the map shows beyond is padding.
-            corner: see the class.
-            box: see the class.
-
-        Returns:
-            The tile.
+        `lines` (h,w,3) is as in `RawPrediction.lines`. What it shows beyond the `size` of the tile, (width, height) px,
+        is padding.
         """
         width, height = (-(-length // LINE_STRIDE) for length in size)
         lines = lines[:height, :width]
@@ -79,15 +66,9 @@ class LineTile(NamedTuple):
 
 
 def sample_lines(lines: Float32Array, x: FloatArray, y: FloatArray) -> Float32Array:
-    """Interpolate a dense map.
+    """Interpolate a dense map at `x` and `y` (…), px from its corner: return (…,C), 0 outside the map.
 
-    Args:
-        lines: (h+2,w+2,C) with a margin, see `LineTile.dense`.
-        x: (…) px from the corner of the map.
-        y: (…) px.
-
-    Returns:
-        (…,C), 0 outside the map.
+    `lines` (h+2,w+2,C) has a margin, see `LineTile.dense`.
     """
     height, width, channels = lines.shape
     column, row = (  # in cells of the map with its margin
@@ -106,14 +87,7 @@ def sample_lines(lines: Float32Array, x: FloatArray, y: FloatArray) -> Float32Ar
 
 
 def along_edges(skeleton: Skeleton) -> tuple[IntArray, FloatArray]:
-    """Place samples on all edges, at least one on each.
-
-    Args:
-        skeleton: the skeleton, px.
-
-    Returns:
-        The edge (S,), ascending, and the place (S,2) px of each sample.
-    """
+    """Return samples on all edges, at least one on each: the edge (S,), ascending, and the place (S,2) px of each."""
     count = np.maximum(np.ceil(skeleton.edge_length / SAMPLE_PX), 1).astype(np.intp)
     edge = np.repeat(np.arange(len(count)), count)
     share = (np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / count[edge]
@@ -122,14 +96,9 @@ def along_edges(skeleton: Skeleton) -> tuple[IntArray, FloatArray]:
 
 
 def edge_evidence(skeleton: Skeleton, tiles: Sequence[LineTile]) -> FloatArray:
-    """Return how much line there is along each edge.
+    """Return (E,2) the mean and the lowest probability of a line along each edge.
 
-    Args:
-        skeleton: the skeleton, px of the scaled image.
-        tiles: the maps of all tiles.
-
-    Returns:
-        (E,2) the mean and the lowest probability of a line along each edge.
+    The skeleton is in px of the scaled image, of which `tiles` are all tiles.
     """
     edge, place = along_edges(skeleton)
     presence = np.zeros(len(edge))
@@ -146,13 +115,8 @@ def edge_evidence(skeleton: Skeleton, tiles: Sequence[LineTile]) -> FloatArray:
 def unexplained_lines(skeleton: Skeleton, tiles: Sequence[LineTile], least: float = 0.5) -> FloatArray:
     """Find lines that no edge explains: plant that the skeleton misses, or clutter that looks like plant.
 
-    Args:
-        skeleton: the skeleton, px of the scaled image.
-        tiles: the maps of all tiles.
-        least: smallest probability of a line.
-
-    Returns:
-        (C,3) x and y of the centers of cells, px of the scaled image, and the probability of a line.
+    The rows (C,3) are x and y of the centers of cells, px of the scaled image as those of the skeleton, and the
+    probability of a line, at least `least`. `tiles` are all tiles of the image.
     """
     found = [np.zeros((0, 3))]
     for tile in tiles:

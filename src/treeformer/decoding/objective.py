@@ -66,27 +66,17 @@ class Objective:
     drawings, in which curves may have nodes anywhere, are left out if few nodes of the image lie on lines: `span`,
     `path` and `fork`. Neighbors of a node are given as a set. The virtual node, whose number is that of all nodes,
     makes it a root.
-
-    Args:
-        points: (K,2) px of the network's input, all tiles in one frame.
-        direction: (K,2) predicted vectors to the parents.
-        score: (K,) probabilities of the nodes.
-        pairs: (E,2) pairs of nodes that an edge may join, i < j, ascending.
-        cost: (E,) f⁻ − f⁺.
-        root_cost: (K,) cost of a root.
-        grid_px: spacing of the grid.
-        weights: weights of the terms.
     """
 
     def __init__(
         self,
-        points: FloatArray,
-        direction: FloatArray,
-        score: FloatArray,
-        pairs: IntArray,
-        cost: FloatArray,
-        root_cost: FloatArray,
-        grid_px: float,
+        points: FloatArray,  # (K,2) px of the network's input, all tiles in one frame
+        direction: FloatArray,  # (K,2) predicted vectors to the parents
+        score: FloatArray,  # (K,) probabilities of the nodes
+        pairs: IntArray,  # (E,2) nodes that an edge may join, i < j, ascending
+        cost: FloatArray,  # (E,) f⁻ − f⁺
+        root_cost: FloatArray,  # (K,) cost of a root
+        grid_px: float,  # spacing of the grid
         weights: StructureWeights,
     ) -> None:
         self.weights, self.count, self.pairs = weights, len(points), pairs
@@ -123,15 +113,7 @@ class Objective:
         return np.where(cost < FORBIDDEN, np.clip(cost, -limit, limit), cost)
 
     def node(self, node: int, neighbors: frozenset[int]) -> float:
-        """Return the cost of a node with its neighbors.
-
-        Args:
-            node: the node.
-            neighbors: its neighbors, with the virtual node if it is a root.
-
-        Returns:
-            The cost without `presence`; 0 without neighbors.
-        """
+        """Return the cost of a node with its neighbors, without `presence`; 0 without neighbors."""
         known = self._known[node]
         cost = known.get(neighbors)
         if cost is None:
@@ -162,16 +144,10 @@ class Objective:
         return cost
 
     def least(self, node: IntArray, degree: IntArray, is_root: BoolArray, agreement: FloatArray) -> FloatArray:
-        """Return lower bounds of the cost of nodes, without `turn` and `sharp`.
+        """Return lower bounds (N,) of the cost of nodes, without `turn` and `sharp`.
 
-        Args:
-            node: (N,) nodes.
-            degree: (N,) numbers of neighbors, without the virtual node.
-            is_root: (N,) whether they are roots.
-            agreement: (N,) largest agreement of an edge with the predicted direction.
-
-        Returns:
-            (N,) costs.
+        All arguments are (N,). `degree` does not count the virtual node, and `agreement` is the largest one of an edge
+        with the predicted direction.
         """
         weights, (on_line, off_line, parent) = self.weights, (term[node] for term in self.terms)
         many = weights.surplus * on_line * (degree - 2) + weights.fork * off_line * (degree - 3)
@@ -190,16 +166,7 @@ class Objective:
 
 
 def lines_crossed(points: FloatArray, pairs: IntArray, grid_px: float) -> FloatArray:
-    """Count the grid lines that each edge crosses between its ends, where nodes are missing.
-
-    Args:
-        points: (K,2) px.
-        pairs: (E,2) nodes.
-        grid_px: spacing of the grid.
-
-    Returns:
-        (E,) numbers of lines.
-    """
+    """Return (E,) how many grid lines edges cross between their ends, where nodes are missing; points (K,2) px."""
     ends = points[pairs] / grid_px - 0.5
     low, high = ends.min(axis=1) + LINE_PX / grid_px, ends.max(axis=1) - LINE_PX / grid_px
     count: FloatArray = np.maximum(np.floor(high) - np.ceil(low) + 1, 0.0).sum(axis=1)
@@ -207,17 +174,10 @@ def lines_crossed(points: FloatArray, pairs: IntArray, grid_px: float) -> FloatA
 
 
 def grid_probability(points: FloatArray, grid_px: float) -> tuple[FloatArray, float]:
-    """Estimate which nodes were placed on grid lines.
+    """Return probabilities (K,) that points (K,2) px were placed on grid lines, and the share of those that were.
 
     The distances of nodes to the nearest line are a mixture of those of nodes on lines and of nodes anywhere. The share
     is fitted to them by expectation maximization. Five more nodes, one on a line by half, keep it low if there are few.
-
-    Args:
-        points: (K,2) px.
-        grid_px: spacing of the grid.
-
-    Returns:
-        (K,) probabilities, and the share of nodes on lines.
     """
     step = points / grid_px - 0.5
     distance = (np.abs(step - np.rint(step)) * grid_px).min(axis=1)

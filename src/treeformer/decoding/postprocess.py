@@ -23,32 +23,20 @@ MIN_REACH_FRACTION_OF_ROOTS = 1 / 3
 
 
 def postprocess(
-    found: Skeleton,
+    found: Skeleton,  # with scores, in px of the original image
     *,
-    edge_threshold: float = 0.0,
-    unsure_plants: bool = False,
-    single_plant: bool = False,
-    calibration: EdgeCalibration | None = None,
-    low_confidence: float | None = None,
-    bend: Callable[[Skeleton], Skeleton] | None = None,
+    edge_threshold: float = 0.0,  # edges with a lower score, after calibration, are cut; 0 keeps all
+    unsure_plants: bool = False,  # keep plants and doubtful branches without any node of score 0.5 or higher
+    single_plant: bool = False,  # do not separate doubtful branches from a plant
+    calibration: EdgeCalibration | None = None,  # None keeps the network's scores
+    low_confidence: float | None = None,  # edges with a lower score, after calibration, are doubtful; None if unknown
+    bend: Callable[[Skeleton], Skeleton] | None = None,  # replaces straight edges by curves; None keeps them
     image_name: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Skeleton:
     """Turn a decoded forest into the skeleton that users get.
 
-    Args:
-        found: the forest, with scores, in px of the original image.
-        edge_threshold: edges with a lower score, after calibration, are cut; 0 keeps the whole spanning tree.
-        unsure_plants: keep plants and doubtful branches without any node of score 0.5 or higher.
-        single_plant: do not separate doubtful branches from a plant.
-        calibration: coefficients of the calibrated edge scores; None keeps the network's scores.
-        low_confidence: edges with a lower score, after calibration, are doubtful; None if that is not known.
-        bend: replaces the straight edges of a forest by curves; None keeps them.
-        image_name: file name of the image.
-        metadata: metadata of the skeleton.
-
-    Returns:
-        The forest with rounded scores, plants numbered from left to right, and explicit axes.
+    It has rounded scores, plants numbered from left to right, and explicit axes.
     """
     if calibration is not None:
         found = calibrate_edges(found, calibration)
@@ -75,26 +63,14 @@ def postprocess(
 def with_plants_and_axes(forest: Skeleton) -> Skeleton:
     """Give a predicted forest explicit axes and one plant per component.
 
-    Args:
-        forest: the forest. Plants that it has keep their numbers, others are numbered from left to right.
-
-    Returns:
-        The forest with plants and axes.
+    Plants that it has keep their numbers, others are numbered from left to right.
     """
     numbered = forest.replace(plant=forest.plant_of_node)
     return numbered.infer_axes(np.where(is_below_base(numbered), MIN_REACH_FRACTION_OF_ROOTS, 0.0))
 
 
 def calibrate_edges(skeleton: Skeleton, coefficients: EdgeCalibration) -> Skeleton:
-    """Replace the network's edge scores by calibrated ones.
-
-    Args:
-        skeleton: a forest with the network's scores.
-        coefficients: see `treeformer.decoding.calibration`.
-
-    Returns:
-        The same forest with other edge scores.
-    """
+    """Replace the network's edge scores of a forest by calibrated ones."""
     assert skeleton.edge_score is not None
     assert skeleton.node_score is not None
     least = skeleton.node_score[skeleton.edges].min(axis=1)
@@ -112,16 +88,9 @@ def is_below_base(skeleton: Skeleton) -> BoolArray:
 
 
 def cut_unlikely_edges(skeleton: Skeleton, min_score: float) -> Skeleton:
-    """Remove edges with a low score, and the nodes that this leaves without an edge.
+    """Remove edges of a forest with a score below `min_score`, and the nodes that this leaves without an edge.
 
     The root of a component that is cut off is the node where it was cut.
-
-    Args:
-        skeleton: a forest with scores.
-        min_score: least score of an edge.
-
-    Returns:
-        The remaining forest.
     """
     assert skeleton.edge_score is not None
     assert skeleton.node_score is not None

@@ -32,16 +32,10 @@ _NOTHING = np.iinfo(np.int64).max  # above every key
 
 
 def minimum_spanning_tree(cost: ArrayLike) -> IntArray:
-    """Return the edges of the minimum spanning tree of one graph.
+    """Return the edges (N-1,2) of the minimum spanning tree of one graph: nodes i < j, ascending.
 
-    Args:
-        cost: (N,N), any numbers; see the module's docstring for directions, infinities and ties.
-
-    Returns:
-        (N-1,2) node indices i < j, ascending; fewer rows if +inf leaves several connected components.
-
-    Raises:
-        TreeformerError: if `cost` is not a square matrix.
+    `cost` (N,N) holds any numbers; see the module's docstring for directions, infinities and ties. There are fewer rows
+    if +inf leaves several connected components.
 
     Example:
         >>> minimum_spanning_tree([[0, 1, 5], [1, 0, 2], [5, 2, 0]]).tolist()
@@ -64,22 +58,14 @@ def all_pairs(count: int) -> tuple[IntArray, IntArray]:
 
 
 def spanning_forest(cost: ArrayLike, root_cost: ArrayLike) -> tuple[IntArray, IntArray]:
-    """Return the cheapest forest in which every tree has one root.
+    """Return the edges (E,2) and the roots (R,), one per tree, ascending, of the cheapest forest of rooted trees.
 
     A virtual node, numbered N, is joined to every node at the cost of being a root. The minimum spanning tree of that
     graph, without the virtual node, is one tree per plant. A further plant begins where a root costs less than the edge
     that would join it to the rest. Lower root costs give more trees; with -inf, each node is a tree.
 
-    Args:
-        cost: (N,N) as in `minimum_spanning_tree`.
-        root_cost: (N,); +inf or NaN for a node that must not be a root. A component without a possible root gets a tree
-            without one.
-
-    Returns:
-        Edges (E,2) as in `minimum_spanning_tree`, and roots (R,), one per tree, ascending.
-
-    Raises:
-        TreeformerError: if a shape is wrong.
+    `cost` is (N,N). `root_cost` (N,) is +inf or NaN for a node that must not be a root. A component without a possible
+    root gets a tree without one.
 
     Example:
         >>> edges, roots = spanning_forest([[0, 1, 9], [1, 0, 9], [9, 9, 0]], root_cost=[4, 5, 6])
@@ -98,15 +84,9 @@ def spanning_forest(cost: ArrayLike, root_cost: ArrayLike) -> tuple[IntArray, In
 
 
 def spanning_tree_of_pairs(pairs: IntArray, cost: FloatArray, count: int) -> IntArray:
-    """Return the minimum spanning tree, or forest, of a graph given by its edges, by the rules of this module.
+    """Return the minimum spanning tree, or forest, of a graph given by its edges: rows of `pairs`, ascending.
 
-    Args:
-        pairs: (E,2) nodes i < j, each pair once, ascending.
-        cost: (E,) cost of each pair.
-        count: number of nodes.
-
-    Returns:
-        Indices of the chosen rows of `pairs`, ascending.
+    `pairs` (E,2) are nodes i < j, each pair once, ascending; `cost` is (E,), and `count` the number of nodes.
 
     Example:
         >>> spanning_tree_of_pairs(np.array([(0, 1), (0, 2), (1, 2)]), np.array([1.0, 5.0, 2.0]), 3).tolist()
@@ -124,17 +104,10 @@ def spanning_tree_of_pairs(pairs: IntArray, cost: FloatArray, count: int) -> Int
 
 
 def spanning_trees(cost: NDArray[Any], mask: BoolArray) -> BoolArray:
-    """Return the minimum spanning trees of a batch of graphs as symmetric adjacency matrices.
+    """Return the minimum spanning trees of a batch of graphs as symmetric adjacency matrices (B,N,N).
 
-    Args:
-        cost: (B,N,N), float32 or float64.
-        mask: (B,N), True for a node, False for padding, which gets no edge.
-
-    Returns:
-        (B,N,N) bool.
-
-    Raises:
-        TreeformerError: if N is above `MAX_NODES`.
+    `cost` (B,N,N) is float32 or float64. `mask` (B,N) is False for padding, which gets no edge. N is at most
+    `MAX_NODES`.
     """
     graphs, nodes = mask.shape
     tree = np.zeros((graphs, nodes, nodes), dtype=bool)

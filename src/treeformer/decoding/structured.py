@@ -25,47 +25,26 @@ Edge = tuple[int, int]
 
 
 class Structure(NamedTuple):
-    """What the search needs beside the costs of edges.
+    """What the search needs beside the costs of edges."""
 
-    Attributes:
-        points: (K,2) px of the network's input, all tiles in one frame.
-        direction: (K,2) predicted vectors to the parents.
-        grid_px: spacing of the network's grid.
-        weights: weights of the objective.
-    """
-
-    points: FloatArray
-    direction: FloatArray
-    grid_px: float
-    weights: StructureWeights
+    points: FloatArray  # (K,2) px of the network's input, all tiles in one frame
+    direction: FloatArray  # (K,2) predicted vectors to the parents
+    grid_px: float  # spacing of the network's grid
+    weights: StructureWeights  # of the objective
 
     def improve(
         self,
-        kept: IntArray,
-        score: FloatArray,
-        pairs: IntArray,
-        cost: FloatArray,
-        root_cost: FloatArray,
-        chosen: IntArray,
-        roots: IntArray,
+        kept: IntArray,  # (N,) the nodes of the forest; all other arguments number these
+        score: FloatArray,  # (N,) probabilities
+        pairs: IntArray,  # (E,2) nodes that an edge may join, i < j, ascending
+        cost: FloatArray,  # (E,) f⁻ − f⁺
+        root_cost: FloatArray,  # (N,)
+        chosen: IntArray,  # rows of `pairs` in the forest
+        roots: IntArray,  # (R,) its roots, one per tree
         *,
-        move_roots: bool = True,
+        move_roots: bool = True,  # whether roots may change, and trees be split or joined
     ) -> tuple[IntArray, IntArray, BoolArray]:
-        """Improve a forest.
-
-        Args:
-            kept: (N,) the nodes of the forest. All other arguments number these.
-            score: (N,) probabilities.
-            pairs: (E,2) pairs of nodes that an edge may join, i < j, ascending.
-            cost: (E,) f⁻ − f⁺.
-            root_cost: (N,) cost of a root.
-            chosen: indices of the rows of `pairs` in the forest.
-            roots: (R,) its roots, one per tree.
-            move_roots: whether roots may change, and trees be split or joined.
-
-        Returns:
-            Indices of rows and roots of the improved forest, and a mask (N,): False for nodes that are left out.
-        """
+        """Return the rows of `pairs` and roots of an improved forest, and a mask (N,): False for nodes left out."""
         points, direction = self.points[kept], np.nan_to_num(self.direction[kept], nan=0.0, posinf=0.0, neginf=0.0)
         objective = Objective(points, direction, score, pairs, cost, root_cost, self.grid_px, self.weights)
         search = Search(objective, pairs[chosen], roots)
@@ -84,19 +63,11 @@ class Move(NamedTuple):
 
 
 class Search:
-    """A forest that moves change.
-
-    Args:
-        objective: the cost of a forest.
-        edges: (F,2) edges of the forest.
-        roots: (R,) roots, one per tree.
-
-    Attributes:
-        neighbors: of each node and, at the end, of the virtual node. Nodes that are left out have none.
-    """
+    """A forest that moves change, given by its edges (F,2) and its roots (R,), one per tree."""
 
     def __init__(self, objective: Objective, edges: IntArray, roots: IntArray) -> None:
         self.objective, self.virtual = objective, objective.count
+        # Of each node and, at the end, of the virtual node. Nodes that are left out have none.
         self.neighbors: list[frozenset[int]] = [frozenset()] * (objective.count + 1)
         self._toggle([*edges.tolist(), *((root, self.virtual) for root in roots.tolist())])
         self._gains: dict[Edge, tuple[float, float, float]] = {}
@@ -105,11 +76,7 @@ class Search:
         self._attach([(root, self.virtual) for root in roots.tolist()])
 
     def run(self, *, move_roots: bool = True) -> None:
-        """Apply moves until none helps.
-
-        Args:
-            move_roots: whether roots may change.
-        """
+        """Apply moves until none helps; roots stay if `move_roots` is False."""
         costs = self.objective.costs[self.virtual]
         possible = [(node, self.virtual) for node, cost in costs.items() if cost < FORBIDDEN] if move_roots else []
         improved = True
@@ -120,14 +87,9 @@ class Search:
             improved = any(moves)
 
     def best_swap(self, i: int, j: int) -> Move | None:
-        """Find the best edge to replace by the edge (i, j) in the cycle that it would close.
+        """Find the best edge to replace by (i, j) in the cycle that it would close; j may be the virtual node.
 
-        Args:
-            i: node.
-            j: node, or the virtual node.
-
-        Returns:
-            The move, None if no move helps or the edge cannot be added.
+        The result is None if no move helps or the edge cannot be added.
         """
         if j in self.neighbors[i] or self.parent[i] < 0 or (self.parent[j] < 0 and j != self.virtual):
             return None
@@ -151,15 +113,7 @@ class Search:
         return None if best is None else Move(change, ((i, j),), (best,))
 
     def exchange(self, i: int, j: int) -> Move | None:
-        """Exchange the parents of two nodes.
-
-        Args:
-            i: node.
-            j: node.
-
-        Returns:
-            The move, None if it does not help or is impossible.
-        """
+        """Exchange the parents of two nodes; None if that does not help or is impossible."""
         first, second = self.parent[i], self.parent[j]
         is_known = second in self.objective.edges[i] and first in self.objective.edges[j]  # false for the virtual node
         if not is_known or first == second or self._is_below(i, j) or self._is_below(j, i):
@@ -182,15 +136,7 @@ class Search:
         return move if move.change < -MIN_GAIN else None
 
     def change(self, added: tuple[Edge, ...], removed: tuple[Edge, ...]) -> float:
-        """Return how a change of edges changes the cost, without `presence`.
-
-        Args:
-            added: edges that the forest does not have.
-            removed: edges that it has.
-
-        Returns:
-            The difference of the cost.
-        """
+        """Return how the cost, without `presence`, changes with edges added to the forest and removed from it."""
         cost, around = self.objective.node, self.neighbors
         change = sum(self.objective.costs[i][j] for i, j in added) - sum(self.objective.costs[i][j] for i, j in removed)
         new: dict[int, frozenset[int]] = {}
