@@ -140,9 +140,9 @@ def keypoints(
     radius = length_px(radius_px, MATCH_RADIUS, size, "radius_px")
     if not margin_px >= 0:
         raise SkeletonError(f"margin_px must be 0 or a positive number of pixels, not {margin_px}")
-    counts = {}
+    counts, true_nodes = {}, keypoint_nodes(true)
     for kind, chosen in keypoint_nodes(predicted).items():
-        points, true_points = predicted.nodes[chosen], true.nodes[keypoint_nodes(true)[kind]]
+        points, true_points = predicted.nodes[chosen], true.nodes[true_nodes[kind]]
         partner = match_nodes(points, true_points, radius)
         is_matched, has_partner = partner >= 0, np.zeros(len(true_points), dtype=bool)
         has_partner[partner[is_matched]] = True

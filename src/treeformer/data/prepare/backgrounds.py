@@ -1,8 +1,7 @@
 """backgrounds: photographs of orchards in leaf, sky, grass, soil and crops, without annotated plants.
 
-They stand behind rendered plants (`treeformer generate --backgrounds`), and as they are they teach a model where there
-is no plant. Of the orchards, only the nearest plant of another photograph would be annotated, so their skeletons are
-empty.
+They stand behind rendered plants (`treeformer generate --backgrounds`), and they are negatives: their skeletons are
+empty, although the orchards show trees, because no tree in them stands alone in front.
 """
 
 from __future__ import annotations

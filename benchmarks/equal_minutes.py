@@ -1,8 +1,8 @@
 """Compare what networks learn in equal minutes: with three backbones, or from three mixtures of images.
 
-PYTHONPATH=src:. python -m benchmarks.backbones resnet50.safetensors tinyvit.safetensors --minutes 9 -o runs/backbones
-PYTHONPATH=src:. python -m benchmarks.backbones --table -o runs/backbones
-PYTHONPATH=src:. python -m benchmarks.backbones resnet50.safetensors tinyvit.safetensors --compare data -o runs/data
+PYTHONPATH=src:. python -m benchmarks.equal_minutes resnet50.safetensors tinyvit.safetensors --minutes 9 -o runs/equal
+PYTHONPATH=src:. python -m benchmarks.equal_minutes --table -o runs/equal
+PYTHONPATH=src:. python -m benchmarks.equal_minutes resnet50.safetensors tinyvit.safetensors --compare data -o runs/data
 
 The backbones are ResNet-50, TinyViT frozen, and TinyViT at 0.1. The mixtures are that of configs/default.yaml, this one
 with composites, and with composites and hard negatives, each with two seeds; their photographs are the training split
@@ -184,7 +184,7 @@ def compare(args: argparse.Namespace, began: float) -> None:
     if left < MEASURE_MINUTES or not all(has_ended(args, name) for name in args.arms):
         print("paused: the same command goes on", flush=True)
         return
-    command = [sys.executable, "-m", "benchmarks.backbones", *sys.argv[1:]]
+    command = [sys.executable, "-m", "benchmarks.equal_minutes", *sys.argv[1:]]
     missing = [name for name in args.arms if not (args.output / f"{name}.json").exists()]
     finish([subprocess.Popen([*command, "--measure", name], env=ENVIRONMENT) for name in missing])
     text = table(args)
